@@ -21,7 +21,7 @@ pub enum Listen {
 /// An address that can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListenError {
-    /// Neither `unix:` nor `tcp:`.
+    /// The address begins neither with `unix:` nor with `tcp:`.
     #[error("NBD address {0:?}: expected unix:PATH or tcp:HOST:PORT")]
     Scheme(String),
     /// `unix:` and nothing.

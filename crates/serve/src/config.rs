@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a daemon is told at its start: from flags, from a TOML file, or from both.
+//! The configuration of a daemon: from flags, from a TOML file, or from both.
 //!
-//! Here values are read and checked against each other; nothing is opened. An unknown key is an
-//! error and not a warning: a misspelt `dirty_limit` that silently keeps its default loses data
-//! on the day it matters. [`REFERENCE`] documents every key and is parsed by a test, so that it
-//! can't drift from the code.
+//! Values are read here and checked against each other; nothing is opened. An unknown key is an
+//! error and not a warning: a misspelt `dirty_limit` that silently keeps its default loses data on
+//! the day it matters. [`REFERENCE`] documents every key and is parsed by a test, so that it can't
+//! drift from the code.
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
@@ -33,9 +33,11 @@ pub use units::{Age, DirtyLimit, FlashBudget, Size, UnitError};
 /// A complete, commented config file: every key with unit, default and reason.
 pub const REFERENCE: &str = include_str!("config/reference.toml");
 
-/// Least RAM for buffers: the clients of one thread (52 MiB, 40 of them for the longest NBD read),
-/// and an engine of one lane (68 MiB). The daemon asks for more of more lanes, and for the clients
-/// of each thread.
+/// The least RAM for buffers.
+///
+/// The clients of one thread need 52 MiB, 40 of them for the longest NBD read. An engine of one
+/// lane needs 68 MiB. The daemon asks for more if there are more lanes, or more threads with
+/// clients.
 pub const BUFFER_BYTES_MIN: u64 = 120 << 20;
 
 /// RAM for buffers if nothing is said, and lanes and threads don't need more.
@@ -44,15 +46,15 @@ pub const BUFFER_BYTES_DEFAULT: u64 = 160 << 20;
 /// Threads that can be asked for.
 pub const THREADS_MAX: usize = 64;
 
-/// All a daemon needs to know.
+/// The configuration of a daemon.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// The cache device, made by `flashfront format`. Empty if a file leaves it to the flag.
     #[serde(default)]
     pub cache: PathBuf,
-    /// The second cache device, with copies of what is dirty. Which is which is in their
-    /// superblocks.
+    /// The second cache device, with copies of dirty data. The superblocks say which device is
+    /// which.
     #[serde(default)]
     pub mirror: Option<PathBuf>,
     /// Serve `cache` alone although it is half of a mirrored cache: the operator's word that the
@@ -66,16 +68,16 @@ pub struct Config {
     /// How long `cache` may take for an I/O, instead of `device_timeout`.
     #[serde(default)]
     pub cache_device_timeout: Option<Age>,
-    /// How long the mirror may take for an I/O, also one that is added later.
+    /// How long the mirror may take for an I/O; a mirror that is added later has it, too.
     #[serde(default)]
     pub mirror_device_timeout: Option<Age>,
-    /// Where `status`, `set` and `drain` reach the daemon.
+    /// The socket at which `status`, `set` and `drain` reach the daemon.
     #[serde(default = "control_path")]
     pub control: PathBuf,
     /// The folder that remembers failures of cache devices that can't be marked.
     #[serde(default = "crate::failure::state_path")]
     pub state: Option<PathBuf>,
-    /// Where the dashboard is, and where Prometheus finds `/metrics`; nowhere by default.
+    /// The address of the dashboard and of `/metrics` for Prometheus; none by default.
     #[serde(default, deserialize_with = "http_option")]
     pub http: Option<SocketAddr>,
     /// Listen on other than loopback addresses without encryption.
@@ -104,8 +106,8 @@ pub struct Config {
     /// The least that the log tells. The program reads it, and flags override it.
     #[serde(default)]
     pub log_level: LogLevel,
-    /// Drop what the cache holds of an origin that was changed behind its back. A flag only:
-    /// in a file it would decide about changes nobody has seen yet.
+    /// Drop what the cache holds of an origin that was changed behind its back. It is a flag only:
+    /// in a file it would decide about changes that are still to come.
     #[serde(skip)]
     pub accept_changed_origin: bool,
     /// Serve the origins without a cache device; `cache` is not used then. A flag only, for the
@@ -119,7 +121,7 @@ pub struct Config {
     /// The volumes, in the order they were given to `format`.
     #[serde(default, rename = "volume")]
     pub volumes: Vec<Volume>,
-    /// Where clients connect.
+    /// The addresses at which clients connect.
     #[serde(default, rename = "listen")]
     pub listeners: Vec<Listener>,
     /// How the cache behaves.
@@ -127,18 +129,18 @@ pub struct Config {
     pub policy: Policy,
 }
 
-/// What the log tells, the gravest first; each tells what is before it, too.
+/// The levels of the log, the gravest first; each level also tells what the levels before it tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// What went wrong.
+    /// Things that went wrong.
     Error,
-    /// What may go wrong.
+    /// Things that may go wrong.
     Warn,
     /// News.
     #[default]
     Info,
-    /// What the daemon does, and who comes and goes.
+    /// The daemon's work, and clients that come and go.
     Debug,
     /// How it does that.
     Trace,
@@ -255,7 +257,7 @@ impl TryFrom<ListenTable> for Listener {
     }
 }
 
-/// What TLS is set up from; nbdkit's words for it.
+/// The files for TLS, in nbdkit's words.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsFiles {
@@ -272,14 +274,14 @@ pub struct TlsFiles {
 pub struct Policy {
     /// The name of the policy that decides what is cached, and what leaves.
     pub name: String,
-    /// What may be written to the cache device in a day.
+    /// The bytes that may be written to the cache device in a day.
     pub flash_writes_per_day: FlashBudget,
-    /// How much may be dirty.
+    /// The share of the cache, or the size, that may be dirty.
     pub dirty_limit: DirtyLimit,
     /// Streams longer than this bypass the cache; 0 = never.
     pub sequential_bypass: Size,
-    /// What is read at once from a slow origin, if a part of it is missed; 0 = only what is asked
-    /// for.
+    /// Bytes that are read at once from a slow origin if a part of them is missed; 0: only the
+    /// requested bytes.
     pub read_around: Size,
     /// When a write in writeback mode is acknowledged.
     #[serde(with = "durability")]
@@ -333,7 +335,7 @@ impl Config {
         }
     }
 
-    /// Threads beside the engine's: none where nobody is served.
+    /// Threads beside the engine's: none where there are no clients.
     #[must_use]
     pub fn carriers(&self) -> usize {
         if self.listeners.is_empty() { 0 } else { self.threads.saturating_sub(1) }
@@ -360,8 +362,8 @@ impl Config {
 /// The control socket of a daemon that a system service is, or root starts where no session is.
 pub(crate) const CONTROL_OF_A_SERVICE: &str = "/run/flashfront.sock";
 
-/// Where a daemon listens: `$XDG_RUNTIME_DIR/flashfront.sock`, or `/run/flashfront.sock` where
-/// there is none (root, system services).
+/// The control socket: `$XDG_RUNTIME_DIR/flashfront.sock`, or `/run/flashfront.sock` where there is
+/// no such folder (root, system services).
 #[must_use]
 pub fn control_path() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR") {
@@ -370,8 +372,10 @@ pub fn control_path() -> PathBuf {
     }
 }
 
-/// Where a daemon is asked: at [`control_path`], or if nobody answers there, at the socket of the
-/// only service. Who has logged in has the variable, a service has not.
+/// The socket at which a daemon is asked: [`control_path`], or if no daemon answers there, the
+/// socket of the only service.
+///
+/// A user who has logged in has the variable, a service has not.
 #[must_use]
 pub fn control_path_to_ask() -> PathBuf {
     let own = control_path();
@@ -384,9 +388,11 @@ fn only(sockets: &[PathBuf]) -> Option<PathBuf> {
     if let [socket] = sockets { Some(socket.clone()) } else { None }
 }
 
-/// Control sockets of services, in `run`: the usual one, and one for each NAME of
-/// `flashfront@NAME`. A socket of a daemon that was killed does not count, one that this user may
-/// not open does.
+/// Lists control sockets of services in `run`: the usual one, and one for each NAME of
+/// `flashfront@NAME`.
+///
+/// A socket of a daemon that was killed does not count. A socket that this user may not open
+/// counts.
 pub(crate) fn control_paths_of_services(run: &Path) -> Vec<PathBuf> {
     let usual = Path::new(CONTROL_OF_A_SERVICE).strip_prefix("/run").unwrap_or(Path::new(CONTROL_OF_A_SERVICE));
     let mut sockets = vec![run.join(usual)];
@@ -412,10 +418,10 @@ fn ram_front_bytes() -> Size {
     Size(0)
 }
 
-/// What `http` and `--http` take.
+/// Reads the value of `http` and `--http`.
 ///
 /// # Errors
-/// It is anything else; a sentence.
+/// A sentence that says what is wrong with it.
 pub fn http_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("`{text}` is not an IP address with a port, such as 127.0.0.1:9809 or [::1]:9809"))
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How an operator talks to a running daemon: a unix socket, a JSON object per line each way.
+//! The control socket, at which an operator talks to a running daemon: a JSON object per line each
+//! way.
 //!
-//! The socket's mode 0600 is the only permission there is: who may open it may do everything.
-//! The pump's thread is never kept waiting by a client here: threads of their own read and write
-//! the sockets, and pass whole [`Command`]s on through a [`Caller`]. Bounds: [`LINE_BYTES_MAX`],
-//! [`CONNECTIONS_MAX`], [`LINE_TIMEOUT`] (tests: `control::tests`).
+//! The socket's mode 0600 is the only permission there is: a program that may open it may do
+//! everything. The pump's thread is never kept waiting by a client here. Threads of their own read
+//! and write the sockets, and pass whole [`Command`]s on through a [`Caller`]. Bounds:
+//! [`LINE_BYTES_MAX`], [`CONNECTIONS_MAX`], [`LINE_TIMEOUT`] (tests: `control::tests`).
 //!
 //! `{"command":"status"}` is answered by `{"reply":"status","mode":"writeback",...}`.
 
@@ -43,7 +44,7 @@ pub const LINE_TIMEOUT: Duration = Duration::from_secs(30);
 /// is not reached unless it hangs.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What a client may ask.
+/// A command of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Command {
@@ -51,13 +52,13 @@ pub enum Command {
     Status,
     /// Change what may be changed while it runs. What is absent stays.
     Set {
-        /// Which volume; all of them if absent. Only the mode is a volume's own.
+        /// The volume; all volumes if absent. Only the mode is a volume's own.
         #[serde(default)]
         volume: Option<String>,
         /// How writes are treated from now on.
         #[serde(default, with = "mode_option")]
         mode: Option<Mode>,
-        /// How much may be dirty.
+        /// The share of the cache, or the size, that may be dirty.
         #[serde(default)]
         dirty_limit: Option<DirtyLimit>,
         /// Streams longer than this bypass the cache; 0 = never.
@@ -70,11 +71,12 @@ pub enum Command {
         /// Begin or end it.
         start: bool,
     },
-    /// Make a device the mirror of the cache, or replace the one that failed. Answered when the
-    /// device is taken; `status` shows the progress in `mirror_copied_blocks`, and the end in
-    /// `mirror`.
+    /// Make a device the mirror of the cache, or replace the member that failed.
+    ///
+    /// The answer comes when the device is taken. `status` shows the progress in
+    /// `mirror_copied_blocks`, and the end in `mirror`.
     AddMirror {
-        /// By its whole path.
+        /// The whole path of the device.
         device: PathBuf,
         /// Destroy what is on it.
         #[serde(default)]
@@ -83,7 +85,7 @@ pub enum Command {
     /// Tell of each request of a volume from now on. After the answer the connection is for that
     /// alone.
     Record {
-        /// Which volume; the only one if absent.
+        /// The volume; the only one if absent.
         #[serde(default)]
         volume: Option<String>,
     },
@@ -91,7 +93,7 @@ pub enum Command {
     Stop,
 }
 
-/// What the daemon answers.
+/// An answer of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub enum Response {
@@ -101,16 +103,16 @@ pub enum Response {
     Recording {
         /// The volume's name.
         volume: String,
-        /// Its origin.
+        /// The id of its origin.
         origin: u16,
-        /// What the clock of the requests says now.
+        /// The present time of the clock of the requests.
         began_ns: u64,
     },
     /// The command is done, or begun.
     Done,
     /// The command was refused; nothing was changed.
     Error {
-        /// What, where, what to do.
+        /// The fault, its place, and the advice.
         message: String,
     },
 }
@@ -118,9 +120,9 @@ pub enum Response {
 /// A command on its way to the pump.
 #[derive(Debug)]
 pub struct ControlCall {
-    /// What is asked.
+    /// The command.
     pub command: Command,
-    /// Where the answer goes. A client that has gone is no error.
+    /// The channel for the answer. A client that has gone is no error.
     pub reply: Sender<Response>,
 }
 
@@ -140,7 +142,7 @@ impl Caller {
         (Self { calls, waker, taps: Taps::default() }, receiver)
     }
 
-    /// Where requests are noted for recorders.
+    /// The taps, where requests are noted for recorders.
     #[must_use]
     pub fn taps(&self) -> &Taps {
         &self.taps

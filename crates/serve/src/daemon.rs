@@ -4,22 +4,18 @@
 //! Nothing is written before everything that can be refused has been checked, and every socket is
 //! held. A clean stop ends with the stale guard's data in the superblock.
 
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use flashfront_device::Arena;
-use flashfront_device::real::{DeviceFile, Prefer, Reactor};
-use flashfront_engine::{Control, Engine, Event, Input, Options, Time};
+use flashfront_device::real::{Prefer, Reactor};
+use flashfront_engine::{Control, Event, Input};
 use mio::{Poll, Waker};
 
 use crate::carrier;
 use crate::config::{Config, Listener, Size};
-use crate::control::{Caller, ControlCall, Server};
+use crate::control::{Caller, Server};
 use crate::descriptors;
-use crate::failure;
 use crate::frontend::Export;
 use crate::frontend::nbd::Tls;
 use crate::history::SharedHistory;
@@ -34,6 +30,7 @@ mod above;
 mod answer;
 mod answered;
 mod apart;
+mod begin;
 #[cfg(test)]
 mod beside;
 mod buffers;
@@ -44,6 +41,7 @@ mod destage;
 mod end;
 mod error;
 mod hangs;
+mod held;
 mod hooks;
 mod leave;
 mod limit;
@@ -55,7 +53,6 @@ mod reload;
 mod reload_handle;
 mod sample;
 mod set;
-mod settle;
 mod stop;
 mod tell;
 #[cfg(test)]
@@ -65,45 +62,24 @@ mod without_cache;
 pub use crate::origin_errors::OriginErrors;
 use above::Roots;
 use answered::answered;
-use changes::remember;
+use begin::begin;
 pub use destage::{DestageReport, destage};
+pub use end::Ended;
+use end::Ending;
 use error::failed;
 pub use error::{DevicesError, MemoryError, OriginsError, ServeError};
+use held::Held;
 pub use hooks::{Hooks, Ready, Wrap};
 use leave::Leaving;
 pub use leave::Left;
 pub use limit::{LimitError, blocks as dirty_limit_blocks};
-use members::Members;
-use mirror::Adding;
-use open::{Listening, attach, exports, listen, open, options};
+use mirror::NewMirror;
+use open::{Listening, exports, listen, open, options};
 use opened::Opened;
+use reload::Running;
 pub use reload_handle::{Reload, ReloadHandle};
-use sample::Sampler;
+use sample::{Sampled, Sampler};
 pub use stop::StopHandle;
-
-/// The longest a turn waits when nothing happens.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How a daemon ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Cleanly, with so many dirty blocks left in the cache.
-    Clean {
-        /// Dirty blocks.
-        blocks_dirty: u64,
-        /// Who was still there, and what an origin refused.
-        left: Left,
-    },
-    /// At once; the next start replays the log.
-    AtOnce,
-    /// Cleanly, and there was no cache ([`Config::without_cache`]).
-    WithoutCache,
-    /// Because the cache device failed: the log is not to be replayed without a thought.
-    CacheFailed {
-        /// Dirty blocks that did not reach their origin.
-        blocks_dirty: u64,
-    },
-}
 
 /// Runs a daemon until it is stopped.
 ///
@@ -124,7 +100,8 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     let (caller, calls) = Caller::new(waker);
     let taps = caller.taps().clone();
     let exports = exports(config, &opened.superblock, &opened.origins);
-    // Before they are mounted: to look at them from this thread would be to wait for itself.
+    // Before the volumes are mounted: later a look at a mount from this thread would wait for this
+    // thread itself.
     let roots = Roots::of(config);
     let mut listening = listen(config, tls.as_ref(), &exports, &opened.origins)?;
     let control = Server::start(&config.control, caller.clone())?;
@@ -136,18 +113,18 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
 
     let reactor = Reactor::new(Prefer::Auto)?;
     if hooks.stop.is_asked() {
-        // Asked for while the devices were being opened: the cache stays as it was left.
+        // A stop was asked for while the devices were being opened: the cache stays as it is.
         return Ok(Ended::AtOnce);
     }
     let mut daemon = begin(config, opened, options, reactor, &hooks, poll, calls)?;
     daemon.pump.record_for(taps);
     daemon.uris = std::mem::take(&mut listening.uris_of_volumes);
     let Some(mut daemon) = daemon.opened()? else { return Ok(Ended::AtOnce) };
-    (daemon.tls, daemon.roots) = (tls, roots);
+    (daemon.tls, daemon.leaving) = (tls, Leaving::new(roots));
     let uris = std::mem::take(&mut listening.uris);
     if let Err(error) = daemon.begin_serving(listening, exports) {
-        // Destage may have begun, so that the origin is no longer what the superblock says: a stop
-        // like any other.
+        // Destage may have begun, so that the origin is no longer what the superblock says. So this
+        // stop is like any other.
         daemon.stop.stop();
         if let Err(second) = daemon.serve().and_then(|clean| daemon.close(clean)) {
             tracing::warn!("not stopped cleanly: {second}");
@@ -159,14 +136,14 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     }
     daemon.ready = Some(Instant::now());
     if http.is_some() {
-        daemon.begin_history(history);
+        daemon.sampler = Some(Sampler::begin(history, &daemon.sampled()));
     }
     let clean = daemon.serve()?;
     drop((control, http));
     daemon.close(clean)
 }
 
-/// Opens the devices; an error names one that does not answer.
+/// Opens the devices; an error names the device that does not answer.
 fn opened(config: &Config) -> Result<Opened, ServeError> {
     answered(config, |config| {
         answered::find(config);
@@ -174,135 +151,60 @@ fn opened(config: &Config) -> Result<Opened, ServeError> {
     })?
 }
 
-/// The first write: from here on the cache is in use, by a new epoch. Returns a daemon to be
-/// replayed.
-fn begin<'a>(
-    config: &'a Config,
-    opened: Opened,
-    options: Options,
-    reactor: Reactor,
-    hooks: &Hooks,
-    poll: Poll,
-    calls: Receiver<ControlCall>,
-) -> Result<Daemon<'a>, ServeError> {
-    let mut superblock = opened.superblock.clone();
-    let was_clean = superblock.clean && !opened.members.is_empty();
-    if !opened.members.is_empty() {
-        (superblock.clean, superblock.failed, superblock.epoch) = (false, false, superblock.epoch + 1);
-        superblock.update += 1;
-        superblock.pairing.member = superblock.pairing.lead;
-        for (record, volume) in superblock.origins.iter_mut().zip(&config.volumes) {
-            record.mode = volume.mode.unwrap_or(record.mode);
-        }
-    }
-    // What can be refused comes before the write.
-    let (arena, arenas) = buffers::arenas(config, superblock.lanes).map_err(failed("starting threads for lanes"))?;
-    let engine = Engine::new(superblock.clone(), options, Time(0))
-        .map_err(|error| ServeError::Open { path: config.cache.clone(), error })?;
-    let unsettled = remember(config, &opened)?;
-    let watches = compare::watches(config, &opened, superblock.epoch);
-    let Opened { members, origins, superblock: before, .. } = opened;
-    if !members.is_empty() {
-        if let Err((path, error)) = members::put(config, &members, &superblock) {
-            // Those that took it say again how the last run ended, as in `undo`; the one that
-            // didn't refuses again.
-            (superblock.clean, superblock.failed) = (before.clean, before.failed);
-            let _ = members::write(config, &members, &mut superblock);
-            return Err(begin_failed(&members, path, error));
-        }
-        failure::forget(config.state.as_deref(), &superblock);
-    }
-
-    if let Some(notice) = reactor.notice() {
-        tracing::warn!("{notice}");
-    }
-    for notice in origins.iter().chain(members.iter().map(|(_, file)| file)).filter_map(|file| file.notice()) {
-        tracing::warn!("{notice}");
-    }
-    let backend = reactor.backend_name();
-    let devices = attach(config, reactor, &members, &origins, &superblock, watches, hooks)?;
-    let mut files = [None, None];
-    for (number, file) in members {
-        files[usize::from(number)] = Some(file);
-    }
-    let pump = Pump::new(engine, arena, devices, poll, calls);
-    let (started, stop) = (Instant::now(), hooks.stop.clone());
-    Ok(Daemon {
-        pump,
-        arenas,
-        config,
-        backend,
-        started,
-        ready: None,
-        stop,
-        unsettled,
-        was_clean,
-        files,
-        origins,
-        uris: Vec::new(),
-        sequential_bypass: config.policy.sequential_bypass,
-        adding: None,
-        reload: hooks.reload.clone(),
-        tls: None,
-        roots: Roots::default(),
-        leaving: Leaving::default(),
-        left: Left::default(),
-        origin_errors: AllOriginErrors::default(),
-        sampler: None,
-    })
-}
-
-/// A device that refuses its first write. The others have it, and say that it belongs to them.
-fn begin_failed(members: &Members, path: PathBuf, source: io::Error) -> ServeError {
-    let error = ServeError::Io { what: format!("{}: superblock", path.display()), source };
-    match members.iter().find(|(_, file)| file.path() != path) {
-        Some((_, other)) => ServeError::HalfMissing { error: Box::new(error), other: other.path().to_owned() },
-        None => error,
-    }
-}
-
+/// A daemon: the pump, the devices, and what it knows beside them.
 struct Daemon<'a> {
     pump: Pump,
-    /// Of the carriers, until they are started.
+    /// The arenas of the carriers, until these are started.
     arenas: Vec<Arena>,
     config: &'a Config,
     backend: &'static str,
     started: Instant,
     ready: Option<Instant>,
     stop: StopHandle,
-    /// Changes of origins, until what the cache held before them is dropped.
+    /// Changes of origins, until the cache has dropped what it held before them.
     unsettled: Vec<Change>,
     /// The last stop was a clean one, and there is a cache.
     was_clean: bool,
-    /// The members of the cache, by their numbers. Like the origins they stay open, and locked,
-    /// until what the next start must know is written: by then another device may be found by the
-    /// same path.
-    files: [Option<Arc<DeviceFile>>; 2],
-    /// The origins, in the order of the volumes.
-    origins: Vec<Arc<DeviceFile>>,
-    /// Where clients reach each volume.
+    held: Held,
+    /// The addresses at which clients reach each volume.
     uris: Vec<Vec<String>>,
-    /// As the operator has set it.
+    /// The value that is in force: the config's or the operator's.
     sequential_bypass: Size,
-    /// A device on its way to become the mirror.
-    adding: Option<Adding>,
+    new_mirror: NewMirror,
     reload: ReloadHandle,
-    /// What new connections of NBD are encrypted with.
+    /// The certificates for new connections of NBD.
     tls: Option<Tls>,
-    /// What it shows to this machine.
-    roots: Roots,
     leaving: Leaving,
-    left: Left,
     origin_errors: AllOriginErrors,
-    /// What fills the history; none without an HTTP port.
+    /// Fills the history; none without an HTTP port.
     sampler: Option<Sampler>,
 }
 
-impl Daemon<'_> {
+impl<'a> Daemon<'a> {
     fn turn(&mut self) -> Result<(), ServeError> {
-        let turned = self.pump.turn(self.patience().min(self.until_sample())).map_err(failed("epoll"));
-        self.tell_hangs();
+        let patience = self.leaving.patience();
+        let patience = self.sampler.as_ref().map_or(patience, |it| patience.min(it.patience(self.pump.now())));
+        let turned = self.pump.turn(patience).map_err(failed("epoll"));
+        hangs::tell(&mut self.pump, &self.held);
         turned
+    }
+
+    fn tell(&mut self, event: Event) {
+        tell::tell(event, self.config, &self.held, &mut self.pump, &mut self.origin_errors);
+    }
+
+    fn sampled(&self) -> Sampled<'_> {
+        Sampled { config: self.config, pump: &self.pump, origin_errors: &self.origin_errors }
+    }
+
+    fn ending(self) -> Ending<'a> {
+        let Self { config, pump, held, leaving, origin_errors, was_clean, .. } = self;
+        Ending { config, pump, held, leaving, origin_errors, was_clean }
+    }
+
+    /// Ends all I/O, writes what the next start must know, and closes the devices.
+    fn close(self, clean: bool) -> Result<Ended, ServeError> {
+        self.ending().close(clean)
     }
 
     /// Opens the engine; none if a stop was asked for meanwhile. Cut off before anything is served,
@@ -311,7 +213,7 @@ impl Daemon<'_> {
         match self.replay() {
             Ok(true) => Ok(Some(self)),
             cut_off => {
-                self.undo();
+                self.ending().undo();
                 cut_off.map(|_| None)
             }
         }
@@ -328,13 +230,13 @@ impl Daemon<'_> {
         self.pump.serve(exports, frontends).map_err(failed("epoll"))?;
         while self.pump.frontends_starting().map_err(failed("starting to serve"))? && !self.stop.is_asked() {
             self.turn()?;
-            // Who asks rings once.
+            // An operator's call rings once.
             self.answer_calls();
         }
         Ok(())
     }
 
-    /// As [`Self::opened`]; false if a stop was asked for meanwhile.
+    /// Replays the log; false if a stop was asked for meanwhile.
     fn replay(&mut self) -> Result<bool, ServeError> {
         self.pump.apply(Input::Timer);
         let opened = self.replay_whole();
@@ -351,7 +253,9 @@ impl Daemon<'_> {
                 match event {
                     Event::Ready { .. } if self.config.without_cache => return Ok(true),
                     Event::Replayed => {
-                        let drop_clean = self.compare_clean()?;
+                        let change = clean::compare(self.config, self.pump.engine(), self.held.origins(), &self.stop)?;
+                        let drop_clean = change.is_some();
+                        self.unsettled.extend(change);
                         self.pump.apply(Input::Control(Control::GoOn { drop_clean }));
                     }
                     Event::Ready { blocks_cached, blocks_dirty, commits_replayed } => {
@@ -363,7 +267,7 @@ impl Daemon<'_> {
                             self.started.elapsed().as_millis()
                         );
                         self.settle();
-                        changes::remember_served(self.config, &self.origins, self.pump.engine().superblock());
+                        changes::remember_served(self.config, self.held.origins(), self.pump.engine().superblock());
                         return Ok(true);
                     }
                     Event::OpenFailed(error) => {
@@ -382,6 +286,29 @@ impl Daemon<'_> {
         }
     }
 
+    /// The log has begun anew without what was dropped.
+    fn settle(&mut self) {
+        if !self.pump.engine().status().cache_failed {
+            let changes = std::mem::take(&mut self.unsettled);
+            changes::settle(self.config, self.pump.engine().superblock(), changes);
+        }
+    }
+
+    /// Takes a configuration over that was asked for since the last turn.
+    fn take_reload(&mut self) {
+        let Some(reload) = self.reload.take() else { return };
+        let (tls, sequential_bypass) = (self.tls.as_ref(), &mut self.sequential_bypass);
+        Running { config: self.config, pump: &mut self.pump, tls, sequential_bypass }.take_over(reload);
+    }
+
+    /// Fills the history, if there is one.
+    fn sample(&mut self) {
+        if let Some(mut sampler) = self.sampler.take() {
+            sampler.record(&self.sampled());
+            self.sampler = Some(sampler);
+        }
+    }
+
     /// Serves until a stop is asked for; says whether it is to be a clean one.
     fn serve(&mut self) -> Result<bool, ServeError> {
         let clean = self.serve_until_stopped();
@@ -393,7 +320,7 @@ impl Daemon<'_> {
         loop {
             // First, as a turn before this one may have heard the ring.
             self.take_reload();
-            if let Some(clean) = self.go_on_leaving()? {
+            if let Some(clean) = self.leaving.go_on(&self.stop, &mut self.pump, &self.held) {
                 return Ok(clean);
             }
             self.turn()?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! File descriptors: as many as the clients need that may come.
 //!
-//! The limit of a process has two parts: a soft one, which counts, and a hard one, up to which
-//! anybody may raise it. The soft one is 1024 as a rule, for old programs that can't count further.
+//! The limit of a process has two parts. The soft one counts; any process may raise it up to the
+//! hard one. The soft one is 1024 as a rule, for old programs that can't count further.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -11,9 +11,9 @@ use crate::control;
 use crate::frontend::nbd::NbdOptions;
 use crate::http;
 
-/// What the daemon itself needs: devices, rings, event queues, the log.
+/// Descriptors of the daemon itself: devices, rings, event queues, the log.
 const OWN: u64 = 64;
-/// Of each carrier.
+/// Descriptors of each carrier.
 const CARRIER: u64 = 8;
 /// A guest with as many queues as it may have, three descriptors for each, with its memory; and
 /// some clients that say nothing.

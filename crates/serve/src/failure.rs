@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Remembers, outside of the cache device, that it failed and could not be marked.
 //!
-//! A cache device that failed must not be replayed when it comes back, say after a power cycle: its
+//! A cache device that failed must not be replayed when it comes back, say after a power cycle. Its
 //! log holds blocks that clients have written to the origin since. The mark is in its superblock,
-//! if that can still be written; else there is a file named by the cache's UUID in the state
-//! folder.
+//! if that can still be written. Else there is a file in the state folder, named by the cache's
+//! UUID.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,7 +14,7 @@ use flashfront_engine::format::Superblock;
 
 use crate::state;
 
-/// Where such files are: `$STATE_DIRECTORY` (systemd), `/var/lib/flashfront` for root, else
+/// The folder of such files: `$STATE_DIRECTORY` (systemd), `/var/lib/flashfront` for root, else
 /// `$XDG_STATE_HOME/flashfront` or `~/.local/state/flashfront`.
 #[must_use]
 pub fn state_path() -> Option<PathBuf> {

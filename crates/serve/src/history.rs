@@ -25,7 +25,7 @@ use ring::Ring;
 pub use series::{Moment, Traffic, Whole};
 pub use shared::SharedHistory;
 
-/// What the resolutions are, and for how long each is kept: seconds of a step, and steps.
+/// The resolutions, and how long each is kept: the seconds of a step, and the number of steps.
 const RINGS: [(u64, usize); 3] = [(1, 600), (10, 720), (60, 1440)];
 /// The longest time that the history covers.
 pub const RANGE_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -36,9 +36,9 @@ pub const BYTES_MAX: usize = 9 << 20;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// What was counted since the last look, by kind of request.
+/// Durations that were counted since the last look, by kind of request.
 pub(crate) type Fresh = [Counts; 4];
-/// What an observer has seen of a volume, by kind of request.
+/// The part of a volume's counts that an observer has seen, by kind of request.
 pub(crate) type SeenKinds = [Seen; 4];
 
 /// The history.
@@ -84,7 +84,7 @@ impl History {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(transparent)]
 pub struct Value(
-    /// Not a number stands for none, and is written as null.
+    /// A value; not a number stands for none, and is written as null.
     pub f32,
 );
 

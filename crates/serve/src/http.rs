@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The HTTP port of the daemon: the dashboard, its data, `/metrics` and `/healthz`.
 //!
-//! A thread of its own with a tokio runtime of one thread serves the port, so that no client
-//! touches the I/O path beyond one [`Command::Status`]. Nothing here changes the daemon: there is
-//! GET and HEAD, and nothing else. At most [`ASKING_MAX`] questions are put to the daemon at a
-//! time; the others wait. Connections have bounds of their own (`port`). A browser that was led
-//! here by another page gets nothing (`host`).
+//! A thread of its own with a tokio runtime of one thread serves the port. So no client touches the
+//! I/O path beyond one [`Command::Status`]. The port changes nothing: it has GET and HEAD only. At
+//! most [`ASKING_MAX`] questions are put to the daemon at a time; the others wait. Connections have
+//! bounds of their own (`port`). A browser that was led here by another page gets nothing (`host`).
 
 use std::io;
 use std::net::SocketAddr;
@@ -41,8 +40,8 @@ pub const ASKING_MAX: usize = 4;
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// What each answer says of itself: browsers guess no type, keep nothing, tell nobody, and give it
-/// to no other page.
+/// Headers of every answer: browsers guess no type, keep nothing, and give it to no other page or
+/// server.
 const ALWAYS: [(HeaderName, &str); 4] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::CACHE_CONTROL, "no-store"),
@@ -54,7 +53,7 @@ const ALWAYS: [(HeaderName, &str); 4] = [
 #[derive(Debug, thiserror::Error)]
 #[error("http {address}: can't listen: {source}; choose another --http address")]
 pub struct HttpError {
-    /// Where.
+    /// The address.
     pub address: SocketAddr,
     /// Why.
     pub source: io::Error,
@@ -78,7 +77,7 @@ impl Http {
         Self::with_patience(address, caller, history, PATIENCE)
     }
 
-    /// As [`Http::start`], with another patience.
+    /// Starts as [`Http::start`] does, with another patience.
     fn with_patience(
         address: SocketAddr,
         caller: Caller,
@@ -110,7 +109,7 @@ impl Http {
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it listens; tells the port if 0 was asked for.
+    /// The address at which the port listens; it tells the port if 0 was asked for.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -127,7 +126,7 @@ impl Drop for Http {
     }
 }
 
-/// What all requests need.
+/// The data that all requests need.
 #[derive(Clone)]
 struct Served {
     caller: Caller,
@@ -147,7 +146,7 @@ fn router(served: Served) -> Router {
         .with_state(served)
 }
 
-/// What is done around each request.
+/// Does what every request needs, before and after it.
 async fn around(
     State(served): State<Served>,
     ConnectInfo(peer): ConnectInfo<Peer>,
@@ -191,7 +190,7 @@ fn refuse(status: StatusCode, error: &str) -> HttpResponse {
     json(status, &serde_json::json!({ "error": error }))
 }
 
-/// What `status --json` says.
+/// Answers with the text of `status --json`.
 async fn status(State(served): State<Served>) -> HttpResponse {
     match ask(served).await {
         Ok(report) => json(StatusCode::OK, &report),

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long requests take and how many bytes they bring: by volume, and by what they turned out to
-//! be.
+//! Measures how long requests take and how many bytes they bring, by volume and by kind.
 //!
 //! The pump records each reply. The time runs from the moment at which a front-end has the request
-//! to the moment at which the front-end has the answer. So it holds what the daemon is to blame
-//! for: a wait for buffers too, but no wait for a client that does not read. RAM: at most 30 KiB
-//! for each volume, of which nothing is taken before a volume is used.
+//! to the moment at which the front-end has the answer. So it holds all that the daemon is to blame
+//! for. A wait for buffers counts; a wait for a client that does not read doesn't. RAM: at most 30
+//! KiB for each volume, none of which is taken before the volume is used.
 
 use flashfront_engine::{AnswerKind, Answered, OriginId, Time};
 
@@ -17,7 +16,7 @@ pub use counts::{Counts, Summary};
 pub use cumulative::{BOUNDS_NS, Cumulative};
 pub use recent::{Recent, Seen};
 
-/// Spans of the last minute, and their length: with the one that is running they cover 60 to 70
+/// The number of spans, and their length. With the running span they cover the last 60 to 70
 /// seconds.
 const SPANS: usize = 7;
 const SPAN_NS: u64 = 10_000_000_000;
@@ -36,7 +35,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Hit, Self::Miss, Self::Write, Self::Flush];
 
     /// The name in reports.
@@ -66,7 +65,7 @@ impl Kind {
 struct Measured {
     since_start: Cumulative,
     minute: Recent,
-    /// Of their payload, since the start.
+    /// The bytes of their payload since the start.
     bytes: u64,
 }
 
@@ -81,16 +80,16 @@ impl Default for Measured {
 pub struct Durations {
     /// Since the start of the daemon.
     pub since_start: Cumulative,
-    /// In the last minute.
+    /// The last minute.
     pub minute: Summary,
     /// Bytes of their payload since the start.
     pub bytes: u64,
 }
 
-/// All volumes.
+/// The latencies of all volumes.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
-    /// By the origin's id.
+    /// The volumes, by their origin's id.
     volumes: Vec<Option<Box<[Measured; 4]>>>,
 }
 
@@ -109,8 +108,8 @@ impl Latencies {
         measured.bytes += u64::from(answered.bytes);
     }
 
-    /// Of each kind: how many requests and bytes there were since the start. Adds to `sums` how
-    /// long those took that the observer has not seen yet.
+    /// Returns the requests and bytes of each kind since the start. Adds to `sums` the durations
+    /// that the observer has not seen yet.
     pub(crate) fn observe(
         &self,
         OriginId(id): OriginId,
@@ -124,7 +123,7 @@ impl Latencies {
         kinds.each_ref().map(|it| (it.since_start.count(), it.bytes))
     }
 
-    /// What was recorded of a volume, in the order of [`Kind::ALL`].
+    /// Returns the durations of a volume, in the order of [`Kind::ALL`].
     pub(crate) fn of(&self, OriginId(id): OriginId, now: Time) -> [Durations; 4] {
         let Some(Some(kinds)) = self.volumes.get(usize::from(id)) else { return Default::default() };
         kinds.each_ref().map(|it| Durations {

@@ -2,13 +2,14 @@
 //! The daemon as a library: the pump between engine, devices and front-ends, and the operator's
 //! side.
 //!
-//! `daemon` is the life of a daemon from config to clean stop, `pump` its thread of I/O and
-//! decisions, `frontend` how clients reach it, `carrier` threads for that, `latency` how long their
-//! requests take, `history` the figures of the last day. Operators reach it by `control` and `http`
-//! (`places`: how many at a time); `metrics` is what Prometheus gets. `superblock` and `stale` are
-//! read and written before and after, `state` is the folder for what devices can't carry
-//! themselves, `descriptors` what a process may have open, `storage` tells paths apart that lead to
-//! the same.
+//! `daemon` is the life of a daemon from config to clean stop. `pump` is its thread of I/O,
+//! `frontend` how clients reach it, and `carrier` threads for that. `latency` measures requests,
+//! and `history` keeps the figures of the last day.
+//!
+//! Operators reach the daemon by `control` and `http` (`places`: how many at a time); `metrics` is
+//! for Prometheus. `superblock` and `stale` are read and written before and after. `state` is the
+//! folder for what devices can't carry themselves. `descriptors` raises the limit of open files,
+//! and `storage` finds paths that lead to the same device.
 
 mod address;
 pub mod carrier;

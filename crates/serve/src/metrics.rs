@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The status for Prometheus, in the OpenMetrics text format.
 //!
-//! Names: `flashfront_` + the key of `status --json`, units last, counters with `_total`. What is
-//! there is a contract with dashboards and alarms; those of `contrib/` are checked against it.
+//! Names: `flashfront_` + the key of `status --json`, units last, counters with `_total`. The names
+//! are a contract with dashboards and alarms; those of `contrib/` are checked against it.
 
 use std::sync::atomic::AtomicU64;
 
@@ -39,7 +39,7 @@ pub fn encode(report: &StatusReport) -> String {
     text
 }
 
-/// Which devices hang.
+/// Registers which devices hang.
 fn hangs(report: &StatusReport, registry: &mut Registry) {
     let cache = Family::<[(&str, String); 1], Gauge>::default();
     for device in &report.cache_devices {
@@ -55,8 +55,8 @@ fn hangs(report: &StatusReport, registry: &mut Registry) {
     registry.register("volume_origin_hanging_ios", "I/Os that the volume's origin did not answer in time", origins);
 }
 
-/// What would be with other sizes of the cache, as shares and as multiples of what is with the
-/// present one.
+/// Registers the figures that other sizes of the cache would have, as shares and as multiples of
+/// the present ones.
 fn what_if(report: &StatusReport, registry: &mut Registry) {
     type Value = fn(&StatusReport, &WhatIfReport) -> Option<f64>;
     let gauges: [(&str, &str, Value); 5] = [
@@ -87,7 +87,7 @@ fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// All plain numbers of a report.
+/// The plain numbers of a report.
 #[derive(Debug)]
 struct Numbers(StatusReport);
 

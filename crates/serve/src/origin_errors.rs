@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What origins failed to do: how often since the start, and why they refuse dirty data now.
+//! Errors of origins: how often they failed since the start, and why they refuse dirty data now.
 
 use flashfront_engine::{DeviceError, Op, OriginId};
 
@@ -16,7 +16,7 @@ pub struct OriginErrors {
 #[derive(Debug, Default)]
 pub(crate) struct AllOriginErrors {
     counts: Vec<(OriginId, OriginErrors)>,
-    /// What each refused last, and how many blocks had been destaged by then.
+    /// The last error of each origin, and the number of blocks that had been destaged by then.
     refused: Vec<(OriginId, DeviceError, u64)>,
 }
 
@@ -35,7 +35,7 @@ impl AllOriginErrors {
         self.counts.iter().find(|it| it.0 == origin).map_or_else(OriginErrors::default, |it| it.1)
     }
 
-    /// An origin refused dirty data when so many blocks had been destaged.
+    /// Notes that an origin refused dirty data when `destaged` blocks had been destaged.
     pub(crate) fn refused(&mut self, origin: OriginId, error: DeviceError, destaged: u64) {
         self.refused.retain(|it| it.0 != origin);
         self.refused.push((origin, error, destaged));
@@ -47,7 +47,7 @@ impl AllOriginErrors {
     }
 }
 
-/// What to do about an error of an origin.
+/// Advises about an error of an origin.
 pub(crate) const fn advice(error: DeviceError) -> &'static str {
     match error {
         DeviceError::Io => "look for it in the kernel's log (dmesg), and at the disk's health (smartctl -a)",

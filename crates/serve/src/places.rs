@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// A connection that can be closed from outside.
 pub(crate) trait Close {
-    /// Wakes whoever reads or writes there; nothing more is sent.
+    /// Wakes the threads that read or write there; nothing more is sent.
     fn close(&mut self);
 }
 
@@ -50,7 +50,7 @@ enum Doing {
     Idle(Instant),
     /// The daemon is working on the client's question.
     Asking,
-    /// The connection was closed; whoever serves it is about to see that.
+    /// The connection was closed; its thread is about to see that.
     Leaving,
 }
 
@@ -103,9 +103,10 @@ impl<S: Close> Places<S> {
         self.all.values().filter_map(due).min()
     }
 
-    /// Closes a connection for the sake of a new client, unless one is closing already: that of a
-    /// client that never sent a whole question if there is one, else of any idle client; the one
-    /// that has been idle for longest. Returns whether a place will be free soon.
+    /// Closes a connection for the sake of a new client, unless one is closing already.
+    ///
+    /// It takes a client that never sent a whole question if there is one, else the client that has
+    /// been idle for longest. Returns whether a place will be free soon.
     pub(crate) fn make_room(&mut self) -> bool {
         if self.all.values().any(|place| place.doing == Doing::Leaving) {
             return true;

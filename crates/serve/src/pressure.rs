@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a process needs that serves a block device of its own machine: memory that doesn't wait for
+//! Prepares a process that serves a block device of its own machine: its memory must not wait for
 //! that device.
 //!
-//! When memory is short the kernel empties its page cache; what a file system on our own device has
-//! there goes through us, so we must not wait for that to happen. PR_SET_IO_FLUSHER makes our
-//! allocations do without it, and spares us being slowed as a writer; it is inherited by threads,
-//! so it is asked for before there are any. Locking keeps our pages from being swapped, perhaps to
-//! that device. Neither is possible without root (or CAP_SYS_RESOURCE and CAP_IPC_LOCK), and
-//! without them all is well until memory is short: so a refusal is logged and no more. What remains
-//! is in docs/guide/same-machine.md.
+//! When memory is short the kernel empties its page cache. The pages of a file system on our own
+//! device go through us, so we must not wait for that to happen. PR_SET_IO_FLUSHER makes our
+//! allocations do without it, and spares us being slowed as a writer. Threads inherit it, so it is
+//! asked for before there are any. Locking keeps our pages from being swapped, perhaps to that
+//! device.
+//!
+//! Both need root (or CAP_SYS_RESOURCE and CAP_IPC_LOCK). Without them all is well until memory is
+//! short, so a refusal is logged and no more. docs/guide/same-machine.md tells the rest.
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, configure_io_flusher_behavior, getrlimit};

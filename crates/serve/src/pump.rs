@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pump: one thread that carries things between the engine, the devices and the front-ends.
 //!
-//! A turn: wait for something, let the engine take completions and requests, carry out what follows
-//! from them all, start the I/O as one batch, send the replies. It decides nothing.
+//! A turn waits until something happens. Then the engine takes completions and requests, the pump
+//! carries out all effects, starts the I/O as one batch, and sends the replies. The pump decides
+//! nothing.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,10 +11,9 @@ use std::os::fd::AsRawFd;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use flashfront_device::real::Reactor;
-use flashfront_device::{Arena, Device, DeviceIo, Done, Hang};
+use flashfront_device::{Arena, DeviceIo, Done};
 use flashfront_engine::{
-    Control, DeviceId, Effect, Effects, Engine, Event, Input, OriginId, Request, RequestId, RequestOp, Time,
+    Control, Effect, Effects, Engine, Event, Input, OriginId, Request, RequestId, RequestOp, Time,
 };
 use mio::{Events, Poll, Token};
 
@@ -23,54 +23,27 @@ use crate::frontend::{Export, Frontend, TokenRange};
 use crate::latency::{Durations, Latencies};
 use crate::tap::{Tapping, Taps};
 
-/// Somebody in another thread has something to say: commands, or a stop.
+mod devices;
+
+pub use devices::Devices;
+pub(crate) use devices::{DeviceSet, HangNews};
+
+/// Another thread has something to say: commands, or a stop.
 pub(crate) const WAKER: Token = Token(1);
 const FIRST_FRONTEND_TOKEN: usize = 16;
 const EVENTS_MAX: usize = 256;
-/// Completions handled before replies are sent and new I/O is started. A virtio disk ends up to 32
-/// I/Os by one interrupt; handled as one batch, they leave the device idle for that time (4 KiB
-/// reads at queue depth 32: 0.8 of the raw device; by eights: see bench/runs).
+/// Completions that are handled before replies are sent and new I/O is started.
+///
+/// A virtio disk ends up to 32 I/Os by one interrupt. Handled as one batch, they leave the device
+/// idle for that time. 4 KiB reads at queue depth 32 had 0.8 of the raw device's speed then (by
+/// eights: see bench/runs).
 const BATCH: usize = 8;
-
-/// The devices of a cache.
-pub struct Devices {
-    /// The cache device, its mirror, the origins: few enough to look through.
-    pub all: Vec<(DeviceId, Box<dyn Device>)>,
-    /// What the real ones among them do their I/O with.
-    pub reactor: Reactor,
-}
-
-/// I/Os of a device that have not ended.
-#[derive(Clone, Copy, Debug, Default)]
-struct UnderWay {
-    count: u64,
-    /// When the last one ended, or the first of these began.
-    moved: Time,
-}
-
-/// A device hangs, or no longer does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HangNews {
-    /// Which.
-    pub(crate) device: DeviceId,
-    /// How long it had not answered.
-    pub(crate) silent: Duration,
-    /// What it has not answered; none: it answers again.
-    pub(crate) hang: Option<Hang>,
-}
 
 /// The pump.
 pub struct Pump {
     engine: Engine,
     arena: Arena,
-    devices: Devices,
-    /// What each of them has not ended.
-    under_way: Vec<UnderWay>,
-    /// Since when each of them hangs.
-    hung_since: Vec<Option<Time>>,
-    /// Devices that hung when they were removed.
-    left: Vec<Box<dyn Device>>,
-    hangs: VecDeque<HangNews>,
+    devices: DeviceSet,
     poll: Poll,
     events: Events,
     frontends: Vec<(Box<dyn Frontend>, TokenRange)>,
@@ -81,16 +54,13 @@ pub struct Pump {
     /// hits.
     unsettled: bool,
     effects: Effects,
-    /// Ended I/O, not yet told to the engine; fetched into `fetched` first.
-    done: VecDeque<Done>,
-    fetched: Vec<Done>,
     calls: Receiver<ControlCall>,
     clock: Clock,
     now: Time,
     latencies: Latencies,
-    /// Who records the requests.
+    /// Notes requests for recorders.
     tapping: Tapping,
-    /// What the engine has to tell, oldest first.
+    /// Events of the engine that the daemon has not taken yet, oldest first.
     news: VecDeque<Event>,
     freed: bool,
     shortage: Shortage,
@@ -103,11 +73,7 @@ impl Pump {
         Self {
             engine,
             arena,
-            under_way: vec![UnderWay::default(); devices.all.len()],
-            hung_since: vec![None; devices.all.len()],
-            left: Vec::new(),
-            hangs: VecDeque::new(),
-            devices,
+            devices: DeviceSet::new(devices),
             poll,
             events: Events::with_capacity(EVENTS_MAX),
             frontends: Vec::new(),
@@ -115,8 +81,6 @@ impl Pump {
             requests: VecDeque::new(),
             unsettled: true,
             effects: Effects::default(),
-            done: VecDeque::new(),
-            fetched: Vec::new(),
             calls,
             clock: Clock::start(),
             now: Time(0),
@@ -166,67 +130,14 @@ impl Pump {
         Ok(starting)
     }
 
-    /// I/Os of a device that have not ended.
-    pub(crate) fn in_flight(&self, id: DeviceId) -> u64 {
-        let at = self.devices.all.iter().position(|(known, _)| *known == id);
-        at.map_or(0, |at| self.under_way[at].count)
+    /// The devices.
+    pub(crate) const fn devices(&self) -> &DeviceSet {
+        &self.devices
     }
 
-    /// A device that has I/O under way and has ended none for `longest`, since `since` at the
-    /// earliest; and for how long.
-    pub(crate) fn silent(&self, since: Time, longest: Duration) -> Option<(DeviceId, Duration)> {
-        let silence = |under_way: &UnderWay| Duration::from_nanos(self.now.since_ns(under_way.moved.max(since)));
-        let mut all = self.devices.all.iter().zip(&self.under_way);
-        let silent = all.find(|(_, under_way)| under_way.count > 0 && silence(under_way) >= longest);
-        silent.map(|((id, _), under_way)| (*id, silence(under_way)))
-    }
-
-    /// Closes a device that the engine wants nothing of any more; if it hangs, when it answers.
-    pub(crate) fn remove(&mut self, id: DeviceId) {
-        if let Some(at) = self.devices.all.iter().position(|(known, _)| *known == id) {
-            let (_, device) = self.devices.all.remove(at);
-            self.under_way.remove(at);
-            if self.hung_since.remove(at).is_some() {
-                // The buffers of what it has not answered come back then.
-                self.left.push(device);
-            }
-        }
-    }
-
-    /// What real devices do their I/O with.
-    pub(crate) const fn reactor(&self) -> &Reactor {
-        &self.devices.reactor
-    }
-
-    /// Takes a device in the place of one that the engine wants nothing of any more.
-    pub(crate) fn attach(&mut self, id: DeviceId, device: Box<dyn Device>) {
-        self.remove(id);
-        self.devices.all.push((id, device));
-        self.under_way.push(UnderWay::default());
-        self.hung_since.push(None);
-    }
-
-    /// How a device hangs, if it does, and for how long.
-    pub(crate) fn hang(&self, id: DeviceId) -> Option<(Hang, Duration)> {
-        let (_, device) = self.devices.all.iter().find(|(known, _)| *known == id)?;
-        device.hang().map(|hang| (hang, Duration::from_nanos(self.now.since_ns(hang.since))))
-    }
-
-    /// Whether any device hangs.
-    pub(crate) fn any_hangs(&self) -> bool {
-        !self.left.is_empty() || self.hung_since.iter().any(Option::is_some)
-    }
-
-    /// Takes what is new about devices that hang, oldest first.
-    pub(crate) fn hangs(&mut self) -> impl Iterator<Item = HangNews> + '_ {
-        self.hangs.drain(..)
-    }
-
-    /// Ends all I/O for an end of the daemon: waits so long for what is in flight, and not at all
-    /// beside a device that hangs. What has not ended then is kept until the process has. Says
-    /// whether all has.
-    pub(crate) fn end_io(&self, limit: Duration) -> bool {
-        self.devices.reactor.finish(if self.any_hangs() { Duration::ZERO } else { limit })
+    /// The devices, to be changed.
+    pub(crate) const fn devices_mut(&mut self) -> &mut DeviceSet {
+        &mut self.devices
     }
 
     /// The engine.
@@ -273,7 +184,7 @@ impl Pump {
         self.calls.try_recv().ok()
     }
 
-    /// Answers no commands any more, nor those that wait.
+    /// Answers no commands any more, and no commands that wait.
     pub(crate) fn refuse_calls(&mut self) {
         self.calls = channel().1;
     }
@@ -286,7 +197,7 @@ impl Pump {
         }
     }
 
-    /// Where there are clients that may hold data which they have not written yet, and how many.
+    /// Lists the addresses of clients that may hold unwritten data, and how many clients each has.
     pub(crate) fn holders(&self) -> Vec<(String, u64)> {
         let mut all: Vec<(String, u64)> = Vec::new();
         for (frontend, _) in self.frontends.iter().filter(|(frontend, _)| frontend.holders() > 0) {
@@ -348,15 +259,9 @@ impl Pump {
         for at in 0..self.effects.0.len() {
             match self.effects.0[at] {
                 Effect::Io(io) => {
-                    let at = self.devices.all.iter().position(|(id, _)| *id == io.device);
-                    let at = at.expect("the engine knows only the superblock's devices, which are all open");
+                    let id = io.device;
                     let io = DeviceIo { token: io.token, op: io.op, offset: io.offset, len: io.len, span: io.span };
-                    let under_way = &mut self.under_way[at];
-                    if under_way.count == 0 {
-                        under_way.moved = self.now;
-                    }
-                    under_way.count += 1;
-                    self.devices.all[at].1.submit(self.now, io, &mut self.arena);
+                    self.devices.submit(self.now, id, io, &mut self.arena);
                 }
                 Effect::Reply { id, result, .. } => {
                     any_reply = true;
@@ -395,7 +300,7 @@ impl Pump {
     pub fn turn(&mut self, patience: Duration) -> io::Result<()> {
         let busy = self.end_turn();
         let wait = if busy { Duration::ZERO } else { self.wait(patience) };
-        let sockets = self.devices.reactor.wait(Some(self.poll.as_raw_fd()), Some(wait))?;
+        let sockets = self.devices.reactor().wait(Some(self.poll.as_raw_fd()), Some(wait))?;
         self.events.clear();
         if sockets {
             match self.poll.poll(&mut self.events, Some(Duration::ZERO)) {
@@ -437,7 +342,8 @@ impl Pump {
         }
     }
 
-    /// Takes a request whose buffer must not wait for an origin; or gives the request back.
+    /// Takes a request whose buffer must not wait for an origin; the front-end gets back a request
+    /// that would have to.
     fn take_passing(&mut self, request: Request) {
         if self.unsettled {
             self.settle();
@@ -453,52 +359,18 @@ impl Pump {
     }
 
     fn take_completions(&mut self) {
-        for ((_, device), under_way) in self.devices.all.iter_mut().zip(&mut self.under_way) {
-            let before = self.fetched.len();
-            device.poll(self.now, &mut self.arena, &mut self.fetched);
-            let ended = (self.fetched.len() - before) as u64;
-            if ended > 0 {
-                under_way.count -= ended;
-                under_way.moved = self.now;
-            }
+        for device in self.devices.fetch(self.now, &mut self.arena) {
+            self.take(Input::Control(Control::Answers { device }));
         }
-        self.done.extend(self.fetched.drain(..));
-        self.look_for_hangs();
-        for _ in 0..BATCH.min(self.done.len()) {
-            if let Some(Done { token, result }) = self.done.pop_front() {
-                self.take(Input::IoDone { token, result });
-            }
+        for _ in 0..BATCH {
+            let Some(Done { token, result }) = self.devices.take_done() else { break };
+            self.take(Input::IoDone { token, result });
         }
-    }
-
-    /// Notices devices that begin to hang, and those that answer again.
-    fn look_for_hangs(&mut self) {
-        for at in 0..self.devices.all.len() {
-            let (id, device) = &self.devices.all[at];
-            let (id, hang) = (*id, device.hang());
-            let known = self.hung_since[at];
-            if known.is_some() == hang.is_some() {
-                continue;
-            }
-            self.hung_since[at] = hang.map(|hang| hang.since);
-            let since = known.or(hang.map(|hang| hang.since)).unwrap_or(self.now);
-            let silent = Duration::from_nanos(self.now.since_ns(since));
-            self.hangs.push_back(HangNews { device: id, silent, hang });
-            if hang.is_none() {
-                self.take(Input::Control(Control::Answers { device: id }));
-            }
-        }
-        for device in &mut self.left {
-            device.poll(self.now, &mut self.arena, &mut self.fetched);
-        }
-        // The engine was told of them long ago.
-        self.fetched.clear();
-        self.left.retain(|device| device.hang().is_some());
     }
 
     /// Sends replies and starts I/O; says whether there is more to do at once.
     fn end_turn(&mut self) -> bool {
-        self.kick();
+        self.devices.kick();
         self.shortage.turn_end();
         let idle = |frontends: &[(Box<dyn Frontend>, TokenRange)]| frontends.iter().filter(|it| it.0.idle()).count();
         let (mut busy, idle_before) = (false, idle(&self.frontends));
@@ -514,31 +386,29 @@ impl Pump {
             busy |= frontend.turn_end(now, registry, &mut desk);
         }
         if !self.requests.is_empty() {
-            // What is answered at once is told at the end of the next turn.
+            // Requests that are answered at once are told at the end of the next turn.
             busy = true;
             self.take_requests();
             self.settle();
         }
         busy |= self.tapping.hand_over();
-        self.kick();
-        // Who waits for the last client to be gone must not sleep over it.
-        busy || self.freed || self.shortage.is_news() || !self.done.is_empty() || idle(&self.frontends) != idle_before
-    }
-
-    fn kick(&mut self) {
-        for (_, device) in &mut self.devices.all {
-            device.kick();
-        }
+        self.devices.kick();
+        // A stop waits for the last client to be gone, so no sleep may hide that.
+        busy || self.freed
+            || self.shortage.is_news()
+            || self.devices.fetched() > 0
+            || idle(&self.frontends) != idle_before
     }
 
     /// How long to wait; there is nothing else to do, so memory is given back first.
     fn wait(&mut self, patience: Duration) -> Duration {
         self.tick();
-        self.arena.trim(self.now, |number, chunk| self.devices.reactor.unregister_chunk(number, chunk));
-        let devices = self.devices.all.iter().map(|(_, device)| device.next_event());
-        let devices = devices.chain(self.left.iter().map(|device| device.next_event()));
+        self.arena.trim(self.now, |number, chunk| self.devices.reactor().unregister_chunk(number, chunk));
         let frontends = self.frontends.iter().map(|(frontend, _)| frontend.next_timer());
-        let next = devices.chain(frontends).chain([self.engine.next_timer(), self.arena.next_timer()]).flatten().min();
+        let next = frontends
+            .chain([self.devices.next_event(), self.engine.next_timer(), self.arena.next_timer()])
+            .flatten()
+            .min();
         let until = next.map_or(Duration::MAX, |at| Duration::from_nanos(at.since_ns(self.now)));
         until.min(patience)
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `status --json` says: one flat, stable JSON object about a running daemon.
+//! The report of `status --json`: one flat, stable JSON object about a running daemon.
 //!
-//! Made from the engine's snapshot and what only the daemon knows ([`Facts`]). Names here are a
-//! contract with scripts: keys are added, never renamed or removed (test: `keys_are_a_contract`).
-//! Units come last in a name; what has no unit is a count.
+//! It is made from the engine's snapshot and what only the daemon knows ([`Facts`]). Names here are
+//! a contract with scripts: keys are added, never renamed or removed (test: `keys_are_a_contract`).
+//! Units come last in a name; a number without a unit is a count.
 
 use flashfront_engine::{BLOCK_SECTORS, Counters, Key, MirrorStatus, Mode, OriginId, Status};
 use serde::{Deserialize, Serialize};
@@ -18,12 +18,12 @@ pub use latency::{KindReport, LatencyReport, Micros};
 pub use volume::{VolumeFacts, VolumeReport};
 pub use what_if::WhatIfReport;
 
-/// A number with what is counted, as in "1 block", "2 blocks".
+/// Writes a number with its noun, as in "1 block", "2 blocks".
 pub(crate) fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What the daemon knows and the engine does not.
+/// Facts that the daemon knows and the engine does not.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// How I/O is done: `io_uring` or `threads`.
@@ -42,7 +42,7 @@ pub struct Facts {
     pub lanes: u64,
     /// Bytes of buffers the daemon holds for clients' requests.
     pub request_buffer_bytes: u64,
-    /// By which paths the members of the cache are known, by their numbers.
+    /// The paths of the cache's members, by their numbers.
     pub members: [Option<String>; 2],
     /// The member that holds everything.
     pub lead: u8,
@@ -69,7 +69,7 @@ pub struct HangReport {
 /// A cache device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheDeviceReport {
-    /// By which path it was opened.
+    /// The path by which it was opened.
     pub path: String,
     /// `lead` (holds everything), `mirror` (holds what is dirty), `filling`, or `left out`
     /// (failed).
@@ -95,7 +95,7 @@ pub struct LostRange {
 pub struct StatusReport {
     /// The daemon's version.
     pub version: String,
-    /// Its process.
+    /// The id of the daemon's process.
     pub pid: u32,
     /// Seconds since it was ready.
     pub uptime_s: u64,
@@ -113,8 +113,8 @@ pub struct StatusReport {
     /// Whether the origins are served without their cache. All that is about a cache is 0 then.
     #[serde(default)]
     pub without_cache: bool,
-    /// How it stands with the mirror: `none`, `whole` (both cache devices hold what is dirty),
-    /// `syncing` (a new one is being filled), or `alone` (one failed or was left out).
+    /// The state of the mirror: `none`, `whole` (both cache devices hold all dirty data), `syncing`
+    /// (a new one is being filled), or `alone` (one failed or was left out).
     #[serde(default)]
     pub mirror: String,
     /// The path of the cache device that holds everything; null without a cache.
@@ -129,10 +129,10 @@ pub struct StatusReport {
     /// Dirty blocks copied to the mirror that is being filled.
     #[serde(default)]
     pub mirror_copied_blocks: u64,
-    /// Of so many.
+    /// The number of blocks to be copied.
     #[serde(default)]
     pub mirror_of_blocks: u64,
-    /// Dirty blocks that only one of both cache devices has, as far as is known: they could not be
+    /// Dirty blocks that only one of both cache devices has, as far as is known. They could not be
     /// read while the other one was filled.
     #[serde(default)]
     pub mirror_lacks_blocks: u64,
@@ -146,7 +146,7 @@ pub struct StatusReport {
     pub capacity_blocks: u64,
     /// Segments ready to be written.
     pub segments_free: u64,
-    /// All segments.
+    /// The number of segments.
     pub segments: u64,
     /// The logs that they are divided among.
     #[serde(default)]
@@ -156,7 +156,7 @@ pub struct StatusReport {
     pub counters: CounterReport,
     /// Blocks whose only copy is corrupt.
     pub lost_blocks: u64,
-    /// Where they are.
+    /// The places of these blocks.
     pub lost: Vec<LostRange>,
     /// Resident memory of the process, without what it shares with guests.
     pub rss_bytes: u64,
@@ -169,8 +169,8 @@ pub struct StatusReport {
     /// Bytes that may be written to the cache device in a day; 0 if that has no limit.
     #[serde(default)]
     pub flash_writes_per_day_bytes: u64,
-    /// What was saved up of these when the last request came, a quarter of a day's at most; from 0
-    /// down nothing is cached because it was read.
+    /// Bytes that were saved up of the budget when the last request came, a quarter of a day's at
+    /// most. From 0 down no block is cached because it was read.
     #[serde(default)]
     pub flash_writes_left_bytes: i64,
     /// Bytes of blocks that wait in RAM to be seen again.
@@ -179,8 +179,8 @@ pub struct StatusReport {
     /// Bytes of the models of caches of other sizes.
     #[serde(default)]
     pub shadow_bytes: u64,
-    /// What would be with a cache of half, the same, twice and four times the size; empty while it
-    /// is not known.
+    /// Figures of a cache of half, the same, twice and four times the size; empty while they are
+    /// not known.
     #[serde(default)]
     pub what_if: Vec<WhatIfReport>,
     /// Bytes of buffers held for clients' requests.
@@ -259,8 +259,7 @@ impl StatusReport {
         }
     }
 
-    /// How many times of what it is with the present size a count would be with another; `None` if
-    /// the present one is 0.
+    /// A count at another size as a multiple of the present one; `None` if the present one is 0.
     #[must_use]
     pub fn times_present(&self, it: &WhatIfReport, count: fn(&WhatIfReport) -> u64) -> Option<f64> {
         let present = self.what_if.iter().find(|it| it.size_percent == 100)?;
@@ -303,7 +302,7 @@ fn cache_devices(facts: &Facts, other: &str) -> Vec<CacheDeviceReport> {
     devices.into_iter().filter_map(known).collect()
 }
 
-/// What is known of the volume of an origin: its name at least.
+/// Returns the facts of an origin's volume: its name at least.
 fn volume_facts(facts: &Facts, OriginId(id): OriginId) -> VolumeFacts {
     let known = facts.volumes.get(usize::from(id)).cloned();
     known.unwrap_or_else(|| VolumeFacts { name: format!("origin-{id}"), ..VolumeFacts::default() })
@@ -340,16 +339,18 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Resident memory of this process, without what it shares with others: a guest's memory is the
-/// guest's, and mapped here as far as requests went through it (with a guest of 1 GiB 1012 MiB were
-/// told for 13). 0 where /proc is not mounted.
+/// Resident memory of this process, without what it shares with others; 0 where /proc is not
+/// mounted.
+///
+/// A guest's memory is the guest's, and mapped here as far as requests went through it. With a
+/// guest of 1 GiB 1012 MiB were told for 13.
 #[must_use]
 pub fn rss_bytes() -> u64 {
     std::fs::read_to_string("/proc/self/status").ok().and_then(|text| own_kib(&text)).map_or(0, |kib| kib * 1024)
 }
 
-/// What VmRSS of /proc/self/status counts but for RssShmem; in KiB, which needs no page size,
-/// unlike statm.
+/// Returns VmRSS of /proc/self/status without RssShmem, in KiB; it needs no page size, unlike
+/// statm.
 fn own_kib(status: &str) -> Option<u64> {
     let kib = |name| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;

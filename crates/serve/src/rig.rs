@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tests of whole daemons share: two files, a daemon over them in a thread, devices that
-//! break.
+//! A rig for tests of whole daemons: two files, a daemon over them in a thread, devices that break.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -118,8 +117,8 @@ pub(crate) struct Served {
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        // In RAM where there is any: on a disk the flushes of all that repair is tried with take
-        // four times as long as the rest.
+        // The files are in RAM where there is any. On a disk the flushes of the repairs take four
+        // times as long as all else.
         let bench = Self { dir: tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap() };
         File::create(bench.origin()).unwrap().set_len(ORIGIN_BYTES).unwrap();
         File::create(bench.cache()).unwrap().set_len(CACHE_BYTES).unwrap();
@@ -132,7 +131,7 @@ impl Bench {
         bench
     }
 
-    /// With a mirror, and the config for both.
+    /// Makes a rig with a mirror, and the config for both.
     pub(crate) fn mirrored() -> (Self, Config) {
         let bench = Self::new();
         let mirror = Some(bench.path("mirror"));
@@ -182,7 +181,8 @@ impl Bench {
         config
     }
 
-    /// What a start says that must fail. One that doesn't ends at once, and the test with it.
+    /// Returns the error of a start that must fail. A start that doesn't ends at once, and the test
+    /// with it.
     pub(crate) fn refused(&self, config: &Config) -> ServeError {
         let stop = StopHandle::default();
         let hooks = Hooks { stop: stop.clone(), ..Hooks::default() };
@@ -193,7 +193,7 @@ impl Bench {
         self.serve_with(self.config(), Hooks::default())
     }
 
-    /// With an origin that takes no writes, so that dirty data stays dirty.
+    /// Serves with an origin that takes no writes, so that dirty data stays dirty.
     pub(crate) fn serve_frozen(&self) -> Served {
         let wrap_origin = Some(freezing(&Arc::new(true.into())));
         self.serve_with(self.config(), Hooks { wrap_origin, ..Hooks::default() })
@@ -244,7 +244,7 @@ impl Served {
         }
     }
 
-    /// Those blocks must have that content.
+    /// Asserts that these blocks have their content.
     pub(crate) fn assert_holds(&mut self, first: u64, blocks: u64) {
         let mut content = vec![0; BLOCK_BYTES as usize];
         for block in first..first + blocks {
@@ -277,7 +277,7 @@ impl Served {
         assert!(matches!(self.thread.join().unwrap().unwrap(), Ended::Clean { .. }));
     }
 
-    /// As a crash would leave it.
+    /// Stops as a crash would.
     pub(crate) fn stop_at_once(self) {
         self.stop.stop_at_once();
         assert_eq!(self.thread.join().unwrap().unwrap(), Ended::AtOnce);

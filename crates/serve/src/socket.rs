@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A listening unix socket that is never open to others, not even for a moment.
 //!
-//! Linux gives a new socket file the mode of the socket itself, so `fchmod` before `bind` leaves
-//! no window between creation and chmod (unix(7) leaves it to the umask, which is
-//! the process's and so not ours to change). A socket nobody listens on was left by a daemon that
-//! was killed, and is replaced; anything else is refused and left alone.
+//! Linux gives a new socket file the mode of the socket itself, so `fchmod` before `bind` leaves no
+//! window between creation and chmod. (unix(7) leaves it to the umask, which is the process's and
+//! so not ours to change.) A socket on which no process listens was left by a daemon that was
+//! killed, and is replaced. Anything else is refused and left alone.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -21,7 +21,7 @@ use crate::config::CONTROL_OF_A_SERVICE;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// Somebody listens there.
+    /// Another process listens there.
     #[error("{path}: socket in use; stop the daemon that listens there, or choose another path", path = .0.display())]
     InUse(PathBuf),
     /// Something else is there.
@@ -30,13 +30,13 @@ pub enum BindError {
     /// The kernel allows 107 bytes.
     #[error("{path}: {len} bytes are too long for a socket's path (107 at most); choose a shorter one", path = path.display(), len = path.as_os_str().len())]
     TooLong {
-        /// Where.
+        /// The socket.
         path: PathBuf,
     },
     /// The kernel refuses.
     #[error("{path}: can't make the socket: {source}{hint}", path = path.display(), hint = hint(path, source))]
     Io {
-        /// Where.
+        /// The socket.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -45,7 +45,7 @@ pub enum BindError {
 
 fn hint(path: &Path, source: &io::Error) -> &'static str {
     match source.kind() {
-        // Nobody named this place.
+        // The user did not name this place.
         io::ErrorKind::PermissionDenied if path == Path::new(CONTROL_OF_A_SERVICE) => {
             "; that is root's place for the control socket, and is taken because XDG_RUNTIME_DIR is not set. Say --control PATH, here and with status, set and drain, or set XDG_RUNTIME_DIR (/run/user/UID where you are logged in)"
         }
@@ -61,8 +61,9 @@ pub struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Only if nobody listens: a successor's socket may be there already. (Inode numbers don't
-        // tell them apart, they are reused at once.) If it can't be removed, the next daemon does.
+        // A successor's socket may be there already, so it is removed only if no process listens.
+        // (Inode numbers don't tell them apart, as they are reused at once.) If it can't be
+        // removed, the next daemon does it.
         let _ = make_room(&self.0);
     }
 }
@@ -90,7 +91,7 @@ pub fn bind(path: &Path) -> Result<(UnixListener, SocketFile), BindError> {
     Ok((UnixListener::from(socket), file))
 }
 
-/// Removes a socket that nobody listens on.
+/// Removes a socket on which no process listens.
 fn make_room(path: &Path) -> Result<(), BindError> {
     let fail = |source: io::Error| BindError::Io { path: path.to_owned(), source };
     match std::fs::symlink_metadata(path) {
@@ -104,12 +105,14 @@ fn make_room(path: &Path) -> Result<(), BindError> {
     match connect(path) {
         Err(Errno::CONNREFUSED) => std::fs::remove_file(path).map_err(fail),
         Err(Errno::NOENT) => Ok(()),
-        // Connected, full queue, another type of socket, no permission: somebody's.
+        // Connected, full queue, another type of socket, no permission: it belongs to another
+        // process.
         _ => Err(BindError::InUse(path.to_owned())),
     }
 }
 
-/// Tries to, without waiting for a place in the queue of a daemon that takes nobody at the moment.
+/// Tries to connect, without waiting for a place in the queue of a daemon that accepts no client at
+/// the moment.
 fn connect(path: &Path) -> Result<(), Errno> {
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

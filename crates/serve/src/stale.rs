@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The stale guard: was an origin changed behind the cache's back?
 //!
-//! Origins are never marked, so their size, serial number and a hash of samples are kept in the
+//! Origins are never marked. So their size, serial number and a hash of samples are kept in the
 //! superblock at a clean stop and compared at the next start. After a crash the daemon's own last
-//! writes are not in that hash: then a record of what sampled places may hold is compared
-//! ([`Watch`]), and when the log is replayed what the cache has of clean blocks
-//! (`daemon::compare`). What is known of a change by other means, [`Change`] remembers.
+//! writes are not in that hash. Then a record of what sampled places may hold is compared
+//! ([`Watch`]). When the log is replayed, the cache's clean blocks are compared
+//! (`daemon::compare`). [`Change`] remembers changes that are known by other means.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -28,10 +28,10 @@ pub(crate) use watched::Watch;
 
 /// Bytes of an identity in a record.
 const IDENTITY_BYTES: usize = 64;
-/// Of these, the start of one that is longer; then a `~` and 16 digits.
+/// The start of a longer identity that is kept; then come a `~` and 16 digits.
 const START_BYTES: usize = IDENTITY_BYTES - 17;
 
-/// What the guard found.
+/// The verdict of the guard.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The origin is as it was.
@@ -44,11 +44,11 @@ pub enum Verdict {
     Other,
 }
 
-/// What tells an origin from others and survives a restart: the serial number of a block device,
-/// the inode of a file.
+/// Tells an origin from others across restarts: by the serial number of a block device, by the
+/// inode of a file.
 ///
 /// # Errors
-/// When the device can't be asked.
+/// The device can't be asked.
 pub fn identity(device: &DeviceFile) -> io::Result<String> {
     if let Some(serial) = &device.identity().serial {
         return Ok(fitted(serial));
@@ -59,10 +59,11 @@ pub fn identity(device: &DeviceFile) -> io::Result<String> {
     Ok(format!("inode {}", device.file().metadata()?.ino()))
 }
 
-/// A serial number as it fits into a record. Of a long one the start is kept for people, and a hash
-/// of it all, since what tells it from others is at its end: an NVMe disk without an id of its own
-/// is called by vendor, serial number, model and then the namespace, behind which a partition has
-/// its number.
+/// Fits a serial number into a record.
+///
+/// Of a long one the start is kept for people, and a hash of it all, as its end tells it from
+/// others. An NVMe disk without an id of its own is called by vendor, serial number and model. The
+/// namespace comes last, and behind it the number of a partition.
 fn fitted(serial: &str) -> String {
     if serial.len() <= IDENTITY_BYTES {
         return serial.to_owned();
@@ -135,11 +136,11 @@ pub fn compare(device: &DeviceFile, record: &OriginRecord, clean: bool) -> io::R
 /// What the record of an origin's samples says after a crash.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Sampled {
-    /// So many places hold what the last daemon may have left there.
+    /// This many places hold what the last daemon may have left there.
     Same { places: usize },
     /// A place that holds something else.
     Changed { offset: u64 },
-    /// There is no record of the last opening.
+    /// The last opening has no record.
     Unknown { why: String },
 }
 

@@ -39,7 +39,7 @@ fn none() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "there is no state folder; give --state DIR, or set HOME")
 }
 
-/// As `create_dir_all`, and durable.
+/// Creates folders as `create_dir_all` does, durably.
 fn make_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two paths to the same bytes, where each is to be a device of its own: a cache and its origin,
+//! Finds paths to the same bytes where each should be a device of its own: a cache and its origin,
 //! two origins.
 //!
-//! Asked before the devices are opened, whose locks would only say "busy".
+//! It asks before the devices are opened, whose locks would only say "busy".
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub(crate) fn shared(one: &Path, other: &Path) -> Option<Shared> {
     Storage::behind(one)?.shared_with(&Storage::behind(other)?)
 }
 
-/// What to say of a mirror on the disk that the cache is on.
+/// Warns of a mirror on the disk that the cache is on.
 pub(crate) fn same_disk(cache: &Path, mirror: &Path) -> Option<String> {
     let (one, other) = (Storage::behind(cache)?, Storage::behind(mirror)?);
     let disk = one.neighbour_of(&other)?.display();

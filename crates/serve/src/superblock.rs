@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads and writes the superblocks of a stopped cache.
 //!
-//! Two copies, each whole by itself: the newer sound one counts. A copy that is damaged or can't be
-//! read is reported, and mended by the next write. Writing does the last copy first, so that one is
-//! whole at every moment. A member of a mirrored cache may be larger than the cache: its last copy
-//! lies where the cache ends, as the first copy says, also if it is damaged elsewhere.
+//! There are two copies, each whole by itself: the newer sound one counts. A copy that is damaged
+//! or can't be read is reported, and mended by the next write. The last copy is written first, so
+//! that one is whole at every moment. A member of a mirrored cache may be larger than the cache.
+//! Its last copy lies where the cache ends, as the first copy says, even if that is damaged
+//! elsewhere.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ pub enum CopyError {
     /// The device can't read it.
     #[error("unreadable superblock ({0})")]
     Unreadable(String),
-    /// What is there is no superblock for this program.
+    /// The device holds no superblock for this program.
     #[error(transparent)]
     Unusable(#[from] SuperblockError),
 }
@@ -42,13 +43,13 @@ pub enum SuperblockReadError {
     Unusable {
         /// The cache device.
         path: PathBuf,
-        /// What is wrong with the first copy.
+        /// The fault of the first copy.
         first: CopyError,
-        /// What is wrong with the last copy.
+        /// The fault of the last copy.
         last: CopyError,
-        /// Where the last copy is.
+        /// The place of the last copy.
         last_offset: u64,
-        /// What to do.
+        /// The advice.
         hint: &'static str,
     },
     /// The device is not as large as it was.
@@ -59,20 +60,20 @@ pub enum SuperblockReadError {
     Resized {
         /// The cache device.
         path: PathBuf,
-        /// What the superblock says.
+        /// The size in the superblock.
         expected: u64,
-        /// What the device has.
+        /// The size of the device.
         found: u64,
     },
 }
 
-/// What was read.
+/// A superblock that was read.
 #[derive(Debug)]
 pub struct Stored {
     /// The newer sound copy.
     pub superblock: Superblock,
-    /// Where a copy can't be used, and why. One that is whole and older is none: a crash leaves
-    /// that.
+    /// The place and the fault of a copy that can't be used. A copy that is whole and older has
+    /// none: a crash leaves that.
     pub damaged: Option<(u64, CopyError)>,
 }
 
@@ -138,8 +139,8 @@ fn read_with(
         return Err(SuperblockReadError::Read { path: path(), source: refused.swap_remove(0) });
     }
     let stored = match copies {
-        // A newer program may have written one of them: that one is not damaged, this program is
-        // old.
+        // A newer program may have written one of them: that copy is not damaged, but this program
+        // is old.
         [Err(first @ CopyError::Unusable(SuperblockError::Newer { .. })), last] => {
             return Err(unusable(path(), first, last, offsets[1]));
         }
@@ -161,9 +162,10 @@ fn read_with(
     Ok(stored)
 }
 
-/// Whether a device begins with the superblock of a cache, so that it is no origin: that it is
-/// written, or that a cache is made for it, would destroy what only it holds. One whose last copy
-/// alone is left has been put to another use.
+/// Whether a device begins with the superblock of a cache, so that it is no origin.
+///
+/// To write to it, or to make a cache for it, would destroy what only it holds. A device whose last
+/// copy alone is left has been put to another use.
 ///
 /// # Errors
 /// When the device refuses.
@@ -189,7 +191,7 @@ fn unusable(
 ) -> SuperblockReadError {
     let last = last.err().unwrap_or_else(|| first.clone());
     let hint = match (&first, &last) {
-        // What can't be read may have been one.
+        // A copy that can't be read may have been a superblock.
         (CopyError::Unusable(SuperblockError::Foreign), CopyError::Unusable(_)) => {
             // Not that it be formatted: the device may only be misspelt, and hold something else.
             "; this is no Flashfront cache (another device, never formatted, or detached); name the cache device, which `flashfront format` has made; after a detach the origin is used without one"
@@ -276,7 +278,7 @@ mod tests {
         let found = read(&bytes).unwrap();
         assert_eq!(found.superblock, sound);
         assert!(matches!(found.damaged, Some((0, CopyError::Unusable(SuperblockError::Damaged { .. })))));
-        // What it says of the size is not believed if no copy is there.
+        // Its word about the size is not believed if no copy is there.
         let last = Superblock::offsets(sound.cache_bytes)[1] as usize;
         bytes[last] ^= 1;
         assert!(matches!(read(&bytes), Err(SuperblockReadError::Unusable { .. })));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Taps: who wants to know of each request that the engine takes, and what was noted for them.
+//! Taps: pass each request that the engine takes to recorders.
 //!
-//! The pump notes ([`Tapping`]), a thread for each recorder takes away ([`Tap`]); between them is a
+//! The pump notes ([`Tapping`]), a thread for each recorder takes away ([`Tap`]). Between them is a
 //! list behind a lock that the pump only ever tries. Without a recorder a request costs one look at
-//! a number. Bounds: [`TAPS_MAX`] recorders, [`NOTED_MAX`] requests for each; what comes above that
-//! is counted as lost. A recorder that takes nothing away holds up nobody (`tests`).
+//! a number. Bounds: [`TAPS_MAX`] recorders, [`NOTED_MAX`] requests for each; further requests are
+//! counted as lost. A recorder that takes nothing away holds up nothing (`tests`).
 
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,16 +20,16 @@ const NOTED_MAX: usize = 1 << 16;
 /// Requests that wait for the lock. It is held for as long as it takes to swap two lists.
 const PENDING_MAX: usize = 1 << 12;
 
-/// What a client asked for.
+/// The operation of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TappedOp {
-    /// To read.
+    /// The request reads.
     Read,
-    /// To write.
+    /// The request writes.
     Write,
-    /// To discard, or to write zeroes, which brings no data either.
+    /// The request discards, or writes zeroes, which brings no data either.
     Discard,
-    /// To have durable what was written before.
+    /// The request makes earlier writes durable.
     Flush,
 }
 
@@ -42,7 +42,7 @@ pub struct Tapped {
     pub lba: u64,
     /// How many; 0 for a flush.
     pub sectors: u64,
-    /// What.
+    /// The operation.
     pub op: TappedOp,
     /// Whether it is answered only when it is durable.
     pub fua: bool,
@@ -95,7 +95,7 @@ impl Tapped {
     }
 }
 
-/// What was noted since the last time.
+/// Requests that were noted since the last time.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Requests in the order in which the engine took them.
@@ -104,7 +104,7 @@ pub struct Batch {
     pub lost: u64,
 }
 
-/// All recorders of a daemon, for all its threads.
+/// The recorders of a daemon, for all its threads.
 #[derive(Clone, Debug, Default)]
 pub struct Taps(Arc<Shared>);
 
@@ -115,7 +115,7 @@ struct Shared {
     all: Mutex<Vec<Listening>>,
 }
 
-/// What is noted for one recorder.
+/// Requests that are noted for one recorder.
 #[derive(Debug)]
 struct Listening {
     number: u64,
@@ -173,7 +173,7 @@ impl Drop for Tap {
 #[derive(Debug, Default)]
 pub(crate) struct Tapping {
     taps: Taps,
-    /// What was noted while the lock was taken.
+    /// Requests that were noted while the lock was taken.
     pending: Vec<(OriginId, Tapped)>,
     lost: u64,
 }
@@ -183,7 +183,7 @@ impl Tapping {
         Self { taps, ..Self::default() }
     }
 
-    /// Notes a request, if anybody wants to know of it.
+    /// Notes a request, if there is a recorder for it.
     #[inline]
     pub(crate) fn note(&mut self, request: &Request) {
         if self.taps.0.open.load(Ordering::Acquire) > 0 {
@@ -204,7 +204,7 @@ impl Tapping {
         }
     }
 
-    /// Passes on what was noted; says whether some is left, as somebody has the lock.
+    /// Passes on the noted requests; says whether some are left, as another thread has the lock.
     pub(crate) fn hand_over(&mut self) -> bool {
         if self.pending.is_empty() {
             return false;
@@ -279,7 +279,7 @@ mod tests {
         for lba in 0..more {
             tapping.note(&request(0, RequestOp::Read, lba));
         }
-        // Somebody has the lock: the pump goes on without.
+        // Another thread has the lock: the pump goes on without.
         let held = taps.lock();
         assert!(tapping.hand_over());
         for lba in 0..PENDING_MAX as u64 {

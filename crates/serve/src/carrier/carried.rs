@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What stands for a front-end in the pump while a carrier has it: passes requests in and replies
+//! The stand-in for a front-end in the pump while a carrier has it: passes requests in and replies
 //! out.
 
 use std::io;
@@ -18,13 +18,13 @@ use crate::frontend::{Core, Frontend, TokenRange};
 #[derive(Debug)]
 pub(super) struct Carried {
     uri: String,
-    /// Its number at the carrier.
+    /// The number of the front-end at the carrier.
     at: usize,
     requests: Receiver<Asked>,
     /// Rung by the carrier when there are requests, or the end.
     bell: Arc<Bell>,
     seen: Arc<Seen>,
-    /// There are orders that the carrier has not been woken for.
+    /// The carrier has orders that it has not been woken for.
     ordered: bool,
     stopping: bool,
     // Dropped in this order: without orders to come the thread ends, and then it is waited for.
@@ -113,8 +113,8 @@ impl Frontend for Carried {
         }
     }
 
-    /// What it has asked for before its end has been answered, so none of that is left in the
-    /// channel.
+    /// The front-end is idle when all that it asked for before its end is answered, so that nothing
+    /// is left in the channel.
     fn idle(&self) -> bool {
         if self.stopping { self.seen.ended.load(Ordering::Acquire) } else { self.clients() == 0 }
     }

@@ -34,7 +34,7 @@ use crate::frontend::{Export, Frontend, TokenRange};
 /// A front-end that another thread may have.
 pub type Portable = Box<dyn Frontend + Send>;
 
-/// What the pump tells a carrier about its front-end number `at`.
+/// Orders of the pump to a carrier, for its front-end number `at`.
 #[derive(Debug)]
 enum Order {
     Reply { at: usize, id: RequestId, result: Result<(), RequestError> },
@@ -45,7 +45,7 @@ enum Order {
 /// A request, and whether it may wait for an origin.
 type Asked = (Request, bool);
 
-/// What a carrier lets the pump see of a front-end.
+/// The state of a front-end, as its carrier shows it to the pump.
 #[derive(Debug, Default)]
 struct Seen {
     clients: AtomicUsize,
@@ -53,8 +53,8 @@ struct Seen {
     ended: AtomicBool,
 }
 
-/// A carrier's thread; it ends when nobody can give it orders any more, and the last of those waits
-/// for that.
+/// A carrier's thread. It ends when no holder of its orders is left, and the last of them waits for
+/// that.
 #[derive(Debug)]
 struct Life {
     bell: Arc<Bell>,
@@ -71,8 +71,9 @@ impl Drop for Life {
     }
 }
 
-/// Gives front-ends to a new carrier, with the pump's clock; returns what stands for each of them
-/// in the pump, whose arena has borrowed `arena`. The thread ends when the last of these is
+/// Gives front-ends to a new carrier, with the pump's clock; the pump's arena has borrowed `arena`.
+///
+/// Returns the stand-in of each front-end for the pump. The thread ends when the last of these is
 /// dropped.
 ///
 /// # Errors
@@ -106,7 +107,7 @@ pub(crate) fn start(
     for (at, (uri, requests, bell, seen)) in ends.into_iter().enumerate() {
         carried.push(Box::new(Carried::new(uri, at, requests, bell, seen, orders.clone(), Arc::clone(&life))));
     }
-    // Before `life`, which waits for the thread if nobody else does.
+    // Before `life`, whose drop waits for the thread.
     drop(orders);
     Ok(carried)
 }

@@ -34,7 +34,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A block full of one number, which says who wrote it and in which of its rounds.
+/// A block full of one number, which tells its writer and the round.
 fn block(owner: u64, round: u64) -> Vec<u8> {
     (round << 8 | owner).to_le_bytes().repeat(BLOCK_BYTES as usize / 8)
 }
@@ -84,7 +84,7 @@ fn clients_of_several_threads_see_one_disk() {
         client.read_at(nth as u64 * (8 << 20) + 512, &mut found).unwrap();
         assert!(found.iter().all(|byte| *byte == nth as u8 + 1));
     }
-    // Those who have left are gone when their threads have seen it. Three clients, and the rig's
+    // Clients that have left are gone when their threads have seen it. Three clients, and the rig's
     // own, are left.
     until(|| {
         let status = served.status();
@@ -254,7 +254,7 @@ impl Core for Nothing {
     fn submit(&mut self, _request: Request) {}
 }
 
-/// What stands for this front-end in the pump, once the carrier has rung for it.
+/// Returns the stand-in for this front-end in the pump, once the carrier has rung for it.
 fn rung(odd: Odd, stop: bool) -> (Box<dyn Frontend>, Poll) {
     let mut poll = Poll::new().unwrap();
     let (arena, _loan) = Arena::lending(0, 8 << 20);

@@ -28,7 +28,7 @@ pub(super) struct Hosted {
     requests: Sender<Asked>,
     bell: Arc<Bell>,
     seen: Arc<Seen>,
-    /// There are requests that the pump has not been woken for.
+    /// The pump has requests that it has not been woken for.
     asked: bool,
     stopping: bool,
 }
@@ -91,7 +91,7 @@ impl Carrier {
         Self { poll, events, bell, orders, hosted, arena, exports, clock, now, freed, shortage, spin }
     }
 
-    /// Turns until nobody gives orders any more.
+    /// Turns until no holder of its orders is left.
     pub(super) fn run(mut self) {
         while self.turn() {}
     }
@@ -113,7 +113,7 @@ impl Carrier {
         alive
     }
 
-    /// Calls a front-end with what it may use.
+    /// Calls a front-end with its desk.
     fn with<T>(&mut self, at: usize, call: impl FnOnce(&mut Portable, &mio::Registry, &mut dyn Core) -> T) -> T {
         let Hosted { frontend, requests, asked, .. } = &mut self.hosted[at];
         // Without a pump there are no more orders either, and the thread ends.
@@ -200,7 +200,7 @@ impl Carrier {
 }
 
 impl Drop for Carrier {
-    /// If it died the pump has to notice.
+    /// Wakes the pump, which has to notice if the thread died.
     fn drop(&mut self) {
         let bells: Vec<_> = self.hosted.drain(..).map(|hosted| hosted.bell).collect();
         // Only now, with the channels closed, there is something to notice.

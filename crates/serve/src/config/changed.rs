@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which keys of a configuration were changed that only the next start takes.
+//! Finds the changed keys of a configuration that only the next start takes.
 
 use super::{Config, Policy, Volume};
 
 impl Config {
-    /// The keys, as they are written, that differ from `next` and that a running daemon can't take
-    /// over. Every field is named here, so that a new one can't be forgotten: those that are flags
-    /// only, and those that a reload takes over, have no line below.
+    /// Lists the keys that differ from `next` and that a running daemon can't take over, as they
+    /// are written.
+    ///
+    /// Every field is named here, so that a new one can't be forgotten. Fields that are flags only,
+    /// and fields that a reload takes over, have no line below.
     pub(crate) fn changed_until_restart(&self, next: &Self) -> Vec<&'static str> {
         let Self {
             cache,

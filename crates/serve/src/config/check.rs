@@ -31,7 +31,7 @@ impl Config {
         self.check_places()
     }
 
-    /// What [`Config::check`] does, for somebody who serves nobody.
+    /// Checks as [`Config::check`] does, for a program without clients.
     ///
     /// # Errors
     /// The first thing that can't work.
@@ -68,7 +68,7 @@ impl Config {
         Ok(())
     }
 
-    /// Else the second one would be refused as another daemon's.
+    /// Finds sockets that are named twice: the second one would be refused as another daemon's.
     fn check_sockets(&self) -> Result<(), ConfigError> {
         let mut paths = vec![&self.control];
         for listener in &self.listeners {

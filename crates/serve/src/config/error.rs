@@ -14,7 +14,7 @@ pub enum ConfigError {
     /// The file can't be read.
     #[error("the configuration file {path} can't be read: {source}", path = path.display())]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
@@ -22,15 +22,15 @@ pub enum ConfigError {
     /// The file is not what it should be; the message shows line and column.
     #[error("{path}: {source}\nEvery key is explained by: flashfront serve --print-config", path = path.display())]
     Parse {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// The place and the reason.
         source: Box<toml::de::Error>,
     },
-    /// No cache device.
+    /// The cache device is missing.
     #[error("no cache device; give --cache PATH, or the key `cache` in the config file")]
     NoCache,
-    /// No volume.
+    /// There is no volume.
     #[error("no volume to serve; give --origin PATH, or a [[volume]] table in the config file")]
     NoVolume,
     /// Nowhere to listen.
@@ -55,12 +55,12 @@ pub enum ConfigError {
     /// A volume that isn't there.
     #[error("vhost_user_blk {path} is to serve the volume `{name}`, and no [[volume]] has that name", path = path.display())]
     UnknownVolume {
-        /// Where.
+        /// The socket.
         path: PathBuf,
-        /// Which.
+        /// The name of the volume.
         name: String,
     },
-    /// Nobody has said that dirty data may be missing.
+    /// The operator has not said that dirty data may be missing.
     #[error(
         "--without-cache serves the origin as it is, and nobody can tell from that what is missing. If the cache held dirty data (mode writeback), the origin lacks the newest writes, in no order that a file system expects: files may be old, torn or gone, and what is written now can't be put together with the dirty data later. If the cache can come back, bring it back. If you know that nothing was dirty, or would rather lose it, say --accept-missing-dirty-data"
     )]
@@ -87,36 +87,36 @@ pub enum ConfigError {
         "http {0} is reachable from other machines and is never encrypted; listen on 127.0.0.1, or say --insecure if the network is trusted"
     )]
     HttpNotLoopback(SocketAddr),
-    /// A host name nobody knows.
+    /// The host name can't be resolved.
     #[error("{at}: {source}")]
     Resolve {
-        /// Where.
+        /// The address.
         at: Listen,
         /// Why.
         source: std::io::Error,
     },
-    /// No thread, or more than anybody has.
+    /// The number of threads is 0, or more than any machine has.
     #[error(
         "threads is {0}; it must be 1 to {THREADS_MAX}: one for the engine, the rest for clients (1 = one does it all)"
     )]
     Threads(usize),
-    /// No thread for the lanes, or more than any cache has lanes for.
+    /// There is no thread for the lanes, or more than any cache has lanes for.
     #[error("lane_threads is {0}; it must be 1 to {THREADS_MAX}, and no more than the cache has lanes")]
     LaneThreads(usize),
-    /// Threads that nobody would use.
+    /// There are more threads than could have work.
     #[error(
         "threads is {given}, but only {most} would have work: one for the engine, and one for each vhost-user-blk socket. NBD clients can be spread over any number; fuse brings threads of its own, and ublk runs in the engine's"
     )]
     IdleThreads {
-        /// What was asked for.
+        /// The value that was given.
         given: usize,
-        /// What can be used.
+        /// The largest value that is of use.
         most: usize,
     },
-    /// Too little RAM.
+    /// The RAM is too little.
     #[error("buffer_bytes is {given}; at least {least} is needed to keep devices busy", least = Size(BUFFER_BYTES_MIN))]
     BufferSmall {
-        /// What was asked for.
+        /// The value that was given.
         given: Size,
     },
 }

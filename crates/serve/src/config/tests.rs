@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a config accepts, what it refuses, and what it says then.
+//! Tests of what a config accepts and refuses, and of what it says then.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn the_least_config_is_enough() {
     assert_eq!(config.policy, Policy::default());
 }
 
-/// What flags have a default for, or give, a file may leave out.
+/// A file may leave out keys that flags give or have a default for.
 #[test]
 fn a_file_may_leave_the_cache_to_a_flag_and_the_name_to_its_default() {
     let text = LEAST.replace("cache = \"/c\"\n", "").replace("name = \"v\"\n", "");

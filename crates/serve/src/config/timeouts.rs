@@ -6,29 +6,32 @@ use std::time::Duration;
 
 use super::{Age, Config, Volume};
 
-/// For cache devices. Linux gives a command of an NVMe or SCSI device 30 s, aborts it then, and
-/// tries again: 5 s more are for that.
+/// The timeout of cache devices.
+///
+/// Linux gives a command of an NVMe or SCSI device 30 s, aborts it then, and tries again: 5 s more
+/// are for that.
 pub const CACHE_TIMEOUT: Duration = Duration::from_secs(35);
-/// For origins: nobody else has their data, so their clients rather wait than get an error. A disk
-/// takes 15 s to spin up; SCSI tries three times in 90 s; iSCSI waits 120 s for a connection that
-/// was lost.
+/// The timeout of origins.
+///
+/// No other device has their data, so their clients rather wait than get an error. A disk takes 15
+/// s to spin up; SCSI tries three times in 90 s; iSCSI waits 120 s for a connection that was lost.
 pub const ORIGIN_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Config {
-    /// Of the cache device by this path; `None` = for ever.
+    /// The timeout of the cache device at this path; `None`: for ever.
     #[must_use]
     pub fn timeout_of_cache(&self, path: &Path) -> Option<Duration> {
         let own = if path == self.cache { self.cache_device_timeout } else { self.mirror_device_timeout };
         self.timeout(own, CACHE_TIMEOUT)
     }
 
-    /// Of a mirror that is added; `None` = for ever.
+    /// The timeout of a mirror that is added; `None`: for ever.
     #[must_use]
     pub fn timeout_of_mirror(&self) -> Option<Duration> {
         self.timeout(self.mirror_device_timeout, CACHE_TIMEOUT)
     }
 
-    /// Of the origin of a volume; `None` = for ever.
+    /// The timeout of a volume's origin; `None`: for ever.
     #[must_use]
     pub fn timeout_of_origin(&self, volume: &Volume) -> Option<Duration> {
         self.timeout(volume.device_timeout, ORIGIN_TIMEOUT)

@@ -15,16 +15,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnitError {
-    /// Not a size.
+    /// The text is not a size.
     #[error("`{0}` is not a size; write a number and a unit, as in \"512 KiB\", \"4M\" (= 4 MiB) or \"1.5 GiB\"")]
     Size(String),
-    /// Neither a share nor a size.
+    /// The text is neither a share nor a size.
     #[error("`{0}` is neither a share from 1% to 100% nor a size; write \"50%\" or \"20 GiB\"")]
     DirtyLimit(String),
-    /// Not a budget of writes.
+    /// The text is not a budget of writes.
     #[error("`{0}` is no budget of writes a day; write a size (\"200 GiB\"), drive writes (\"0.5 DWPD\"), or \"none\"")]
     FlashBudget(String),
-    /// Not a span of time.
+    /// The text is not a span of time.
     #[error("`{0}` is not a span of time; write a number and a unit, as in \"30s\", \"5min\" or \"1h\"")]
     Age(String),
 }
@@ -73,8 +73,7 @@ impl FromStr for Size {
             return Err(error());
         }
         let size = spelled.parse::<bytesize::ByteSize>().map_err(|_| error())?.0;
-        // What no file can have as its size; bytesize makes the largest number of all that is
-        // larger.
+        // No file can have this size; bytesize makes the largest number of all that is larger.
         if i64::try_from(size).is_ok() { Ok(Self(size)) } else { Err(error()) }
     }
 }
@@ -105,7 +104,7 @@ impl Size {
     }
 }
 
-/// How much may be dirty: a share of the cache, or a size.
+/// The part of the cache that may be dirty: a share of the cache, or a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum DirtyLimit {
@@ -150,15 +149,15 @@ impl fmt::Display for DirtyLimit {
     }
 }
 
-/// What may be written to the cache device in a day.
+/// The bytes that may be written to the cache device in a day.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum FlashBudget {
-    /// As much as comes.
+    /// There is no limit.
     None,
-    /// So many bytes.
+    /// The bytes in a day.
     Size(Size),
-    /// So many times the cache device's size ("drive writes per day"), more than 0.
+    /// A multiple of the cache device's size ("drive writes per day"), more than 0.
     DriveWrites(f64),
 }
 

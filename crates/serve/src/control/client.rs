@@ -13,10 +13,10 @@ use crate::report::StatusReport;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// Nobody listens.
+    /// The socket has no daemon behind it.
     #[error("{path}: no daemon answers there ({source}); {advice}", path = path.display(), advice = advice(path, source))]
     Connect {
-        /// Where.
+        /// The socket.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -24,7 +24,7 @@ pub enum ClientError {
     /// The connection broke.
     #[error("{path}: the daemon has gone ({source})", path = path.display())]
     Gone {
-        /// Where.
+        /// The socket.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -32,7 +32,7 @@ pub enum ClientError {
     /// An answer this program does not understand.
     #[error("{path}: the daemon's answer is not understood ({source}); is it another version?", path = path.display())]
     Answer {
-        /// Where.
+        /// The socket.
         path: PathBuf,
         /// Why.
         source: serde_json::Error,
@@ -73,7 +73,7 @@ impl Client {
     /// Connects to the daemon that listens at `path`.
     ///
     /// # Errors
-    /// Nobody does, or this user may not.
+    /// No daemon does, or this user may not.
     pub fn connect(path: &Path) -> Result<Self, ClientError> {
         let fail = |source| ClientError::Connect { path: path.to_owned(), source };
         let stream = UnixStream::connect(path).map_err(fail)?;
@@ -82,7 +82,7 @@ impl Client {
         Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
-    /// What a recorder goes on with.
+    /// Returns the connection for a recorder.
     pub(super) fn into_parts(self) -> (PathBuf, BufReader<UnixStream>) {
         (self.path, self.stream)
     }

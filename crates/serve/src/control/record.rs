@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The daemon's end of a recording: sends the requests of a volume to a client until that stops.
 //!
-//! After the answer [`Response::Recording`] the connection carries frames, 20 a second: 16 bytes
-//! (requests u32, whether it is the last one u32, lost so far u64), then the requests, all
+//! After the answer [`Response::Recording`] the connection carries frames, 20 a second. A frame has
+//! 16 bytes (requests u32, whether it is the last one u32, lost so far u64), then the requests, all
 //! little-endian. The client stops by closing its direction; the last frame follows. A client that
 //! reads nothing for [`LINE_TIMEOUT`] is left.
 

@@ -59,11 +59,11 @@ impl Recorder {
         let _ = self.stream.get_ref().shutdown(Shutdown::Write);
     }
 
-    /// What came since the last time, 20 times a second; `None` at the end, or when the daemon has
-    /// ended.
+    /// Returns the requests since the last time, 20 times a second; `None` at the end, or when the
+    /// daemon has ended.
     ///
     /// # Errors
-    /// The daemon does not answer any more, or what it says is not understood.
+    /// The daemon does not answer any more, or its answer is not understood.
     pub fn next_batch(&mut self) -> Result<Option<Batch>, ClientError> {
         if self.ended {
             return Ok(None);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The daemon's end of the control socket: one thread accepts, one thread serves each client.
 //!
-//! Threads and not the pump's poll, because a client may send half a line and sleep; they cost
-//! nothing while nobody asks. The accepting thread also watches the clock for all clients, and
-//! closes the connection of an idle client when a new one needs its place ([`Places`]). Dropping
-//! the [`Server`] ends all threads and removes the socket.
+//! Clients have threads, and not the pump's poll, because a client may send half a line and sleep.
+//! Threads cost nothing while there is no client. The accepting thread also watches the clock for
+//! all clients. It closes the connection of an idle client when a new one needs its place
+//! ([`Places`]). Dropping the [`Server`] ends all threads and removes the socket.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -46,7 +46,7 @@ impl Server {
         Self::with_patience(path, caller, LINE_TIMEOUT)
     }
 
-    /// As [`Server::start`], with another patience.
+    /// Starts as [`Server::start`] does, with another patience.
     pub(super) fn with_patience(path: &Path, caller: Caller, patience: Duration) -> Result<Self, BindError> {
         let fail = |source: io::Error| BindError::Io { path: path.to_owned(), source };
         let (listener, file) = bind(path)?;
@@ -106,7 +106,7 @@ impl Clients {
         (!list.closed).then_some(closed_one)
     }
 
-    /// `None` if the server ends: nobody would wake a reader of this stream.
+    /// `None` if the server ends: a reader of this stream would never be woken.
     fn add(&self, stream: UnixStream) -> Option<u64> {
         let mut list = self.lock();
         (!list.closed).then(|| list.places.add(stream, Instant::now()))
@@ -148,7 +148,7 @@ impl Clients {
         self.changed.notify_all();
     }
 
-    /// Waits until all clients have left. Who doesn't read its answer is not waited for.
+    /// Waits until all clients have left, but for clients that don't read their answer.
     fn leave(&self) {
         let deadline = Instant::now() + LAST_ANSWER;
         let mut list = self.lock();
@@ -178,8 +178,8 @@ impl Acceptor {
         let mut crowded = false;
         'serve: loop {
             let overdue = self.clients.close_overdue(self.patience);
-            // Who could not be accepted waits in the kernel's queue, of which there is no second
-            // event.
+            // A client that could not be accepted waits in the kernel's queue, which tells of it
+            // only once.
             let again = refused.then_some(ACCEPT_AGAIN);
             if let Err(error) = self.poll.poll(&mut events, overdue.into_iter().chain(again).min())
                 && error.kind() != io::ErrorKind::Interrupted

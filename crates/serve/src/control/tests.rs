@@ -158,7 +158,7 @@ fn silent_clients_hold_up_nobody() {
         let world = World::new(LINE_TIMEOUT);
         let crowd: Vec<_> = (0..4 * CONNECTIONS_MAX).map(|_| world.raw()).collect();
         for stream in &crowd {
-            // Whoever was closed for the sake of others can't be written to.
+            // A client that was closed for the sake of others can't be written to.
             let _ = (&mut &*stream).write_all(half.as_bytes());
         }
         for _ in 0..3 {
@@ -232,8 +232,7 @@ fn a_live_socket_is_refused_and_a_stale_one_replaced() {
     assert!(!path.exists());
 }
 
-/// A daemon that replays takes no clients yet, and one that was stopped by a signal takes none for
-/// long.
+/// A daemon that replays takes no clients yet; a daemon that a signal has stopped soon takes none.
 #[test]
 fn a_live_socket_with_a_full_queue_is_refused_at_once() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Asks what is above our files and block devices to write what it holds, before a stop takes them
-//! away.
+//! Before a stop takes our files and block devices away, asks the file systems and programs above
+//! them to write.
 //!
-//! The programs `sync` do that, and no thread of ours: what they wait for is written to this
-//! daemon. A thread that the kernel does not let go would keep the process alive, and with it the
-//! very file systems that the thread waits for. The daemon serves meanwhile. `found` says what is
-//! above. (ADR 0031)
+//! The programs `sync` do that, and no thread of ours: their writes go to this daemon. A thread
+//! that the kernel does not let go would keep the process alive. So it would keep the very file
+//! systems alive that it waits for. The daemon serves meanwhile. `found` says what is above. (ADR
+//! 0031)
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -23,15 +23,15 @@ use found::{Found, Holder};
 /// limits were raised.
 const ASKING_MAX: Duration = Duration::from_secs(30);
 
-/// Those above are writing.
+/// Holders above our volumes that are writing.
 #[derive(Debug)]
 pub(super) struct Asking {
     deadline: Instant,
-    /// What each has answered; closed when all have.
+    /// The answer of each holder; closed when all have answered.
     answers: Receiver<Answer>,
     waiting_for: Vec<Holder>,
     found: Receiver<Found>,
-    /// So many have written what they held.
+    /// The number of holders that have written all they held.
     done: usize,
 }
 
@@ -80,7 +80,8 @@ impl Asking {
         asking
     }
 
-    /// Says what came meanwhile. True when there is nobody left to wait for, or no time.
+    /// Tells the answers that came meanwhile. Returns true when no holder is left to wait for, or
+    /// no time.
     pub(super) fn is_over(&mut self, now: Instant) -> bool {
         if let Ok(found) = self.found.try_recv() {
             self.waiting_for = found.levels.concat();

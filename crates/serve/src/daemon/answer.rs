@@ -1,47 +1,51 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the operator asks of a running daemon, over the control socket and the HTTP port.
+//! Answers the operator's calls, which come over the control socket and the HTTP port.
 
 use std::path::Path;
 use std::sync::mpsc::Sender;
 
 use flashfront_engine::{Control, DeviceId, Input, OriginStatus, Status};
 
+use super::mirror::{Cache, NewMirror};
 use super::open::member_id;
-use super::set::Changes;
-use super::{Daemon, OriginErrors};
+use super::set::{Changes, set};
+use super::{Daemon, OriginErrors, hangs};
 use crate::control::{CONNECTIONS_MAX, Command, Response};
 use crate::http::ASKING_MAX;
 use crate::report::{Facts, StatusReport, VolumeFacts, counted};
 
-/// Calls answered in a turn: all who can be there, as each has one at a time. Who asks again at
-/// once waits until clients have had their turn.
+/// The most calls that are answered in a turn: one of each connection that there can be. An
+/// operator that asks again at once waits until clients have had their turn.
 const CALLS_MAX: usize = CONNECTIONS_MAX + ASKING_MAX;
 
 impl Daemon<'_> {
+    /// Answers the operators' calls that have come.
     pub(super) fn answer_calls(&mut self) {
-        self.go_on_adding();
+        let (new_mirror, cache) = self.new_mirror();
+        new_mirror.go_on(cache);
         for _ in 0..CALLS_MAX {
             let Some(call) = self.pump.call() else { return };
             let Some(response) = self.answer(call.command, &call.reply) else { continue };
             // A client that has gone is no error.
             let _ = call.reply.send(response);
         }
-        // Those who are left have rung already.
+        // Calls that are left have rung already, and will not ring again.
         self.stop.wake();
     }
 
-    /// Nobody is answered any more. Who waits is told so: the threads that serve operators are
-    /// waited for at the end.
+    /// Answers no calls any more. Operators that wait are told so, since the end waits for the
+    /// threads that serve them.
     pub(super) fn refuse_calls(&mut self) {
-        self.adding = None;
+        self.new_mirror.give_up();
         self.pump.refuse_calls();
     }
 
-    /// `None`: it is answered later.
+    /// Carries out a command. `None`: the answer comes later.
     fn answer(&mut self, command: Command, reply: &Sender<Response>) -> Option<Response> {
         Some(match command {
             Command::AddMirror { device, force } => {
-                self.add_mirror(&device, force, reply.clone());
+                let (new_mirror, cache) = self.new_mirror();
+                new_mirror.add(cache, &device, force, reply.clone());
                 return None;
             }
             Command::Status => {
@@ -60,12 +64,13 @@ impl Daemon<'_> {
                 Response::Done
             }
             Command::Set { volume, mode, dirty_limit, sequential_bypass } => {
-                self.set(Changes { volume, mode, dirty_limit, sequential_bypass })
+                let changes = Changes { volume, mode, dirty_limit, sequential_bypass };
+                set(self.config, &mut self.pump, &mut self.sequential_bypass, changes)
             }
         })
     }
 
-    /// Which volume is to be recorded.
+    /// Says which volume a recorder gets.
     fn record(&self, name: Option<&str>) -> Response {
         let volumes = &self.config.volumes;
         let found = match name {
@@ -100,11 +105,23 @@ impl Daemon<'_> {
         self.pump.apply(Input::Control(Control::Drain(start)));
     }
 
-    /// Why an origin refuses its dirty data.
+    /// Says why an origin refuses its dirty data.
     fn refused(&self, origin: &OriginStatus, status: &Status) -> Option<String> {
         let why = self.origin_errors.why(origin.id, status.counters.destaged_blocks)?;
-        // As `destage` tells it.
+        // `destage` tells it in the same words.
         (origin.blocks_dirty > 0).then(|| why.to_string())
+    }
+
+    /// The device that becomes the mirror, and what it comes to.
+    fn new_mirror(&mut self) -> (&mut NewMirror, Cache<'_>) {
+        let cache = Cache {
+            config: self.config,
+            pump: &mut self.pump,
+            held: &mut self.held,
+            stop: &self.stop,
+            serves: self.ready.is_some(),
+        };
+        (&mut self.new_mirror, cache)
     }
 
     fn facts(&self) -> Facts {
@@ -117,14 +134,14 @@ impl Daemon<'_> {
             clients: self.pump.clients(),
             threads: self.config.threads as u64,
             lane_threads: self.config.lane_threads as u64,
-            // Without a cache its place is taken by one in RAM, of which nothing is told.
+            // Without a cache the engine has one in RAM, which is not told.
             lanes: if self.config.without_cache { 0 } else { u64::from(self.pump.engine().superblock().lanes) },
             request_buffer_bytes: self.pump.buffer_bytes().saturating_sub(engine),
             opening: self.ready.is_none(),
-            members: [0, 1].map(|at: usize| self.files[at].as_ref().map(|file| whole(file.path()))),
+            members: [0, 1].map(|number| self.held.member(number).map(|file| whole(file.path()))),
             lead: self.pump.engine().superblock().pairing.lead,
             without_cache: self.config.without_cache,
-            member_hangs: [0, 1].map(|number| self.hang(member_id(number))),
+            member_hangs: [0, 1].map(|number| hangs::report(&self.pump, member_id(number))),
         }
     }
 
@@ -132,12 +149,12 @@ impl Daemon<'_> {
         let policy = if self.config.without_cache { "none" } else { &self.config.policy.name };
         VolumeFacts {
             name: self.config.volumes[at].name.clone(),
-            origin_path: whole(self.origins[at].path()),
+            origin_path: whole(self.held.origins()[at].path()),
             uris: self.uris.get(at).cloned().unwrap_or_default(),
             durability: self.config.policy.durability.name().to_owned(),
             policy: policy.to_owned(),
             origin_error: status.origins.get(at).and_then(|origin| self.refused(origin, status)),
-            origin_hang: status.origins.get(at).and_then(|it| self.hang(DeviceId::Origin(it.id))),
+            origin_hang: status.origins.get(at).and_then(|it| hangs::report(&self.pump, DeviceId::Origin(it.id))),
             failed: status.origins.get(at).map_or_else(OriginErrors::default, |it| self.origin_errors.of(it.id)),
             durations: self.pump.durations(self.pump.engine().superblock().origins[at].id),
         }

@@ -32,13 +32,13 @@ pub(super) fn answered<T: Send + 'static>(
 /// Looks whether the origins are there at all, so that no later look at their paths sleeps.
 pub(super) fn find(config: &Config) {
     for path in config.volumes.iter().map(|volume| &volume.origin) {
-        // What is wrong with one is found out, and told, when it is opened.
+        // An origin with a fault is told of when it is opened.
         let _ = asking(path, || std::fs::metadata(path));
     }
 }
 
 impl Config {
-    /// Of the device by this path; `None` = for ever.
+    /// The time that the device at this path has to answer; `None`: for ever.
     pub(super) fn timeout_of(&self, path: &Path) -> Option<Duration> {
         match self.volumes.iter().find(|volume| volume.origin == path) {
             Some(volume) => self.timeout_of_origin(volume),
@@ -47,7 +47,7 @@ impl Config {
     }
 }
 
-/// The error of a device that does not answer, for those who are told of errors only.
+/// Makes the error of a device that does not answer, for callers that know only I/O errors.
 pub(super) fn unanswered(silent: &Silent) -> io::Error {
     let limit = humantime::format_duration(silent.limit);
     io::Error::new(io::ErrorKind::TimedOut, format!("the device did not answer for {limit}"))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of what goes on beside an origin that hangs, and beside clients that stand still: all that
-//! doesn't need them.
+//! Tests that an origin that hangs, and clients that stand still, harm nothing that does not need
+//! them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use flashfront_nbd_proto::wire::{Replies, RequestHeader, command};
 
 const MIB: u64 = 1 << 20;
 
-/// A daemon whose first MiB is in the cache and clean, and whose origin hangs.
+/// A daemon whose origin hangs; the first MiB is in the cache and clean.
 struct Beside {
     served: Served,
     config: Config,
@@ -44,7 +44,7 @@ impl Beside {
         connect(self.config.listeners[0].nbd().unwrap(), "", true).unwrap()
     }
 
-    /// A further client asks for reads of what is not in the cache.
+    /// A further client reads blocks that are not in the cache.
     fn miss(&mut self, reads: u64, bytes: u32) {
         let mut client = self.connect();
         let places = (ORIGIN_BYTES - 8 * MIB) / u64::from(bytes);
@@ -56,7 +56,7 @@ impl Beside {
         self.others.push(client);
     }
 
-    /// All that doesn't need the origin is done.
+    /// Does everything that does not need the origin.
     fn assert_unharmed(&mut self) {
         self.assert_readable();
         let mut client = self.connect();
@@ -83,7 +83,7 @@ impl Beside {
         client.disconnect().unwrap();
     }
 
-    /// The origin answers again: everybody who waits has the answer.
+    /// The origin answers again: every client that waits gets its answer.
     fn come_back(mut self, reads: u64) {
         self.hangs.store(false, Ordering::SeqCst);
         let mut data = Vec::new();
@@ -106,7 +106,7 @@ fn all_that_needs_no_origin_goes_on_beside_one_that_hangs() {
     }
 }
 
-/// What clients asked for that are gone waits on, and is in nobody's way.
+/// Requests of clients that are gone wait on, and are in no other client's way.
 #[test]
 fn clients_that_left_their_misses_behind_are_in_nobodys_way() {
     let bench = Bench::formatted();
@@ -161,7 +161,7 @@ fn clients_that_stand_still_are_in_nobodys_way() {
         beside.others.push(client);
     }
     beside.assert_unharmed();
-    // Who reads after all gets everything.
+    // A client that reads after all gets everything.
     let mut data = Vec::new();
     for client in beside.others.iter_mut().step_by(2) {
         for _ in 0..40 {

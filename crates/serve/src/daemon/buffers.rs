@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How RAM for payload is divided: so much for the engine, and the rest in equal parts for the
-//! clients of each thread.
+//! Divides RAM for payload: a share for the engine, and the rest in equal parts for the clients of
+//! each thread.
 
 use std::io;
 
@@ -12,17 +12,19 @@ use super::error::MemoryError;
 use crate::config::{BUFFER_BYTES_DEFAULT, Config, Listener, Size};
 use crate::frontend::nbd::{BUFFER_BYTES_MIN, LONGEST_READ_BYTES};
 
-/// What a lane that has an arena of its own takes beside the engine's: a chunk of 4 MiB for each
-/// size, of commits five (of two lanes; three or four if there are more), and one to spare.
+/// A lane with an arena of its own takes this much beside the engine's share.
+///
+/// Each size of buffer has a chunk of 4 MiB, and one chunk is to spare. Commits have five chunks
+/// with two lanes, three or four with more lanes.
 const LANE_APART_BYTES: u64 = 32 << 20;
-/// What the pump's thread keeps beside the engine's if it has no clients: emulated and faulty
-/// devices copy.
+/// The pump's thread keeps this much beside the engine's share if it has no clients: emulated and
+/// faulty devices copy.
 const DEVICE_BUFFER_BYTES: u64 = 4 << 20;
 
 /// The most for payload that is on its way in. Beyond it payload comes in short pieces.
 const PAYLOAD_BYTES_MOST: u64 = 32 << 20;
 
-/// For all that the engine may have at once: a chunk serves buffers of one size.
+/// The bytes for all buffers that the engine may have at once: a chunk serves buffers of one size.
 fn engine_bytes(lanes: u32) -> u64 {
     let chunk = u64::from(CHUNK_BYTES);
     let chunks_of = |(blocks, count): (u32, u32)| {
@@ -40,28 +42,30 @@ fn has_clients_here(config: &Config) -> bool {
     config.carriers() == 0 || !config.listeners.iter().all(Listener::is_portable)
 }
 
-/// What lanes take beside the engine if several can work at the same time.
+/// The bytes that lanes take beside the engine's share if several lanes can work at the same time.
 fn apart_bytes(config: &Config, lanes: u32) -> u64 {
     if config.lane_helpers() > 0 { u64::from(lanes) * LANE_APART_BYTES } else { 0 }
 }
 
-/// What a part of the clients' is divided in: for requests that may wait for an origin, at least
-/// what the longest read takes; for payload that is on its way in; and the rest, two chunks at
-/// least, for what ends by itself.
+/// Divides one part of the clients' memory into shares.
+///
+/// Requests that may wait for an origin get at least the bytes of the longest read. Payload on its
+/// way in has a share. The rest, two chunks at least, is for requests that end by themselves.
 fn in_shares(arena: Arena, part: u64) -> Arena {
     let waiting = (part / 2).max(LONGEST_READ_BYTES);
     let payload = (part / 8).max(u64::from(CHUNK_BYTES)).min(PAYLOAD_BYTES_MOST);
     arena.in_shares(waiting, payload)
 }
 
-/// What is not for clients, and in how many parts the rest is divided.
+/// Returns the bytes that are not for clients, and the number of parts that the rest is divided
+/// into.
 fn shares(config: &Config, lanes: u32) -> (u64, u64) {
     let here = has_clients_here(config);
     let kept = engine_bytes(lanes) + apart_bytes(config, lanes) + if here { 0 } else { DEVICE_BUFFER_BYTES };
     (kept, config.carriers() as u64 + u64::from(here))
 }
 
-/// The least `buffer_bytes` for a cache of so many lanes.
+/// The least `buffer_bytes` for a cache with this number of lanes.
 fn least(config: &Config, lanes: u32) -> u64 {
     let (kept, parts) = shares(config, lanes);
     kept + parts * BUFFER_BYTES_MIN
@@ -98,12 +102,12 @@ pub(super) fn check(config: &Config, lanes: u32) -> Result<(), MemoryError> {
     Ok(())
 }
 
-/// What the kernel gives huge pages for: to everybody, to who asks, or never.
+/// The kernel's setting for huge pages: for all memory, for memory that asks for them, or never.
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 /// Whether pages of this size alone are given, since Linux 6.8; may say `inherit`.
 const HUGE_PAGES_2M: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";
 
-/// Where the kernel says that it gives none.
+/// Returns the setting by which the kernel gives no huge pages, if there is one.
 fn no_huge_pages() -> Option<&'static str> {
     let decides = |path| std::fs::read_to_string(path).is_ok_and(|setting| !setting.contains("[inherit]"));
     let path = if decides(HUGE_PAGES_2M) { HUGE_PAGES_2M } else { HUGE_PAGES };
@@ -116,15 +120,16 @@ fn ram_bytes() -> u64 {
     u64::from(info.mem_unit).saturating_mul(info.totalram)
 }
 
-/// Threads that help to open a cache of so many lanes, if none are asked for: nobody is served yet,
-/// and with one thread a full cache of 1 TiB takes a minute. Lanes take a chunk each for their
-/// checkpoints meanwhile.
+/// Threads that help to open a cache with this number of lanes, if the config asks for none.
+///
+/// No client is served yet, and one thread takes a minute for a full cache of 1 TiB. Each lane
+/// takes a chunk for its checkpoint meanwhile.
 fn opening_helpers(lanes: u32) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     processors.min(lanes as usize) - 1
 }
 
-/// The pump's arena, and those of the carriers, from which it borrows.
+/// Makes the pump's arena, and the arenas of the carriers, from which the pump borrows.
 ///
 /// # Errors
 /// When the kernel refuses a thread for lanes.
@@ -204,8 +209,8 @@ mod tests {
         }
     }
 
-    /// Clients have all that they may, in small pieces, so that none of their memory serves anybody
-    /// else; and the engine all that it may, of each size.
+    /// Clients have all their memory in small pieces, so that no other client can use any of it.
+    /// The engine has all its memory, of each size.
     #[test]
     fn the_engine_and_clients_have_room_for_all_they_may_ask_for() {
         for (lanes, threads) in [(1, 1), (2, 1), (4, 1), (5, 1), (16, 1), (4, 3)] {
@@ -221,8 +226,8 @@ mod tests {
         }
     }
 
-    /// What lanes take for themselves when they are at work at the same time: commits, merges, and
-    /// reads around misses.
+    /// Lanes that work at the same time take memory of their own: commits, merges, and reads around
+    /// misses.
     #[test]
     fn lanes_at_work_have_room_for_all_they_may_ask_for() {
         for lanes in [2_u32, 4, 5, 16] {

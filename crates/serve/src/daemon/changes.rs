@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Origins that are known to have changed: what a start makes of that, and when it is settled.
 //!
-//! Clean data is dropped, and dirty data a reason to refuse. That an origin has changed is durable
-//! before the first write or request, and settled for a cache when what it held is durably dropped:
-//! a crash in between, however often, changes nothing (tests: `daemon::without_cache::tests`).
+//! A start drops clean data, and refuses to go on with dirty data. It makes durable that an origin
+//! has changed before the first write or request. A change is settled for a cache when the cache
+//! has durably dropped what it held. A crash in between, however often, changes nothing (tests:
+//! `daemon::without_cache::tests`).
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::config::Config;
 use crate::offline::{self, uuid_text};
 use crate::stale::{self, Change, How, Served};
 
-/// What is remembered of this origin and not settled for this cache.
+/// Finds changes of this origin that are remembered and not settled for this cache.
 pub(super) fn find(
     config: &Config,
     origin: &DeviceFile,
@@ -42,7 +43,7 @@ pub(super) fn later_opening(
     Ok(served.filter(|it| it.cache == uuid_text(&superblock.uuid) && it.epoch > superblock.epoch))
 }
 
-/// What has become of the origin, for people.
+/// Says for people how the origin has changed.
 pub(super) fn how(change: &Change) -> String {
     let how = match change.how {
         How::ServedWithoutCache => "was served without its cache",
@@ -108,8 +109,9 @@ pub(super) fn remember(config: &Config, opened: &Opened) -> Result<Vec<Change>, 
     for origin in opened.origins.iter().filter(|_| !opened.members.is_empty()) {
         let before = stale::served_by(state, origin)?;
         if before.is_some_and(|it| it.cache != uuid) {
-            // That one, and all others that may come back, are older from now on. What this one has
-            // to drop it has yet to drop: the record of that may be the one that is replaced.
+            // Every other cache is older from now on, the last one and all that may come back. This
+            // cache has yet to drop what it holds: the record of that may be the one that is
+            // replaced.
             let settled = if changes.is_empty() { vec![uuid.clone()] } else { Vec::new() };
             let change = stale::remember(state, origin, How::ServedWithAnotherCache, settled)
                 .map_err(unremembered(origin, "is newer than the cache that it was served with before"))?;
@@ -119,9 +121,10 @@ pub(super) fn remember(config: &Config, opened: &Opened) -> Result<Vec<Change>, 
     Ok(changes)
 }
 
-/// Makes durable by which cache the origins are served, and in which of its openings: after replay,
-/// since a start that fails serves nothing (and the operator may put back what he had copied before
-/// it), and before the first request.
+/// Makes durable by which cache the origins are served, and in which of its openings.
+///
+/// That happens after replay and before the first request. A start that fails serves nothing, and
+/// the operator may put back the copy that he made before it.
 pub(super) fn remember_served(config: &Config, origins: &[Arc<DeviceFile>], superblock: &Superblock) {
     for origin in origins {
         let uuid = uuid_text(&superblock.uuid);
@@ -135,16 +138,30 @@ pub(super) fn remember_served(config: &Config, origins: &[Arc<DeviceFile>], supe
     }
 }
 
+/// Writes down that the cache has dropped what it held before these changes.
+pub(super) fn settle(config: &Config, superblock: &Superblock, changes: Vec<Change>) {
+    let uuid = uuid_text(&superblock.uuid);
+    for change in changes {
+        if let Err(error) = stale::settle(config.state.as_deref(), &change, &uuid) {
+            tracing::warn!(
+                "{}: it can't be written down there that the cache has dropped its old data of {} ({error}), so the next start drops the clean data again. Make the state folder writable for this user",
+                folder(config),
+                change.origin
+            );
+        }
+    }
+}
+
 /// The state folder, for people.
-pub(super) fn folder(config: &Config) -> String {
+fn folder(config: &Config) -> String {
     config
         .state
         .as_ref()
         .map_or_else(|| "no state folder (HOME is not set)".to_owned(), |path| path.display().to_string())
 }
 
-/// Then nothing is begun: cut off before it is ready, it would leave a cache that no later start
-/// doubts.
+/// Refuses to begin: a start that is cut off before it is ready would leave a cache that no later
+/// start doubts.
 pub(super) fn unremembered(origin: &DeviceFile, how: &'static str) -> impl FnOnce(io::Error) -> ServeError {
     let origin = origin.path().to_owned();
     move |source| OriginsError::Unremembered { origin, how, source }.into()

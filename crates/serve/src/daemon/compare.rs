@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! After a crash: whether the origins are as the last daemon left them.
+//! Compares the origins after a crash with what the last daemon left there.
 //!
-//! Two things are known of what an origin must hold. The state folder has a record of sampled
-//! places, superblocks above all, which is compared here, before anything is written. The cache has
-//! clean blocks, which `clean` compares. A difference is treated as after a clean stop: dirty data
-//! is refused, else all clean data is dropped (tests: end to end `crashed_stale`).
+//! Two records say what an origin must hold. The state folder has a record of sampled places,
+//! superblocks above all. They are compared here, before anything is written. The cache has clean
+//! blocks, which `clean` compares. A difference is treated as after a clean stop: dirty data is
+//! refused, else all clean data is dropped (tests: end to end `crashed_stale`).
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::config::Config;
 use crate::report::counted;
 use crate::stale::{self, Sampled, Watch};
 
-/// What has become of the origin since its last daemon died, by the record of its samples; for
-/// people.
+/// Says for people how an origin has changed since its last daemon died, by the record of its
+/// samples.
 pub(super) fn samples(config: &Config, origin: &DeviceFile, superblock: &Superblock, at: usize) -> Option<String> {
     let (state, shown) = (config.state.as_deref(), origin.path().display());
     let id = superblock.origins[at].id;

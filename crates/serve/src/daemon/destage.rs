@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A daemon that serves nobody: replays the log, destages everything, stops cleanly.
+//! A daemon without clients: replays the log, destages everything, stops cleanly.
 //!
-//! The same guards, locks and marks as for one that serves, since it is the same code. An origin
-//! that keeps refusing its writes ends it, with the rest still dirty: nobody waits here who would
-//! want them tried for ever (test: `an_origin_that_refuses_writes_ends_it`).
+//! Its guards, locks and marks are those of a daemon with clients, since it is the same code. An
+//! origin that keeps refusing its writes ends it, with the rest still dirty. No client waits here
+//! that would want them tried for ever (test: `an_origin_that_refuses_writes_ends_it`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,14 +24,14 @@ use crate::report::{LostRange, lost_ranges};
 #[cfg(test)]
 mod tests;
 
-/// Writes are refused for so long before it is given up: three tries, with the engine's pauses of 1
-/// and 2 s between them.
+/// A destage gives up when its writes were refused for this long: three tries, with the engine's
+/// pauses of 1 and 2 s between them.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3);
 
 /// How a destage ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DestageReport {
-    /// Nothing is dirty: the origin is complete.
+    /// Whether the origin is complete: nothing is dirty.
     pub complete: bool,
     /// Blocks that became clean.
     pub blocks_written: u64,
@@ -77,7 +77,7 @@ pub fn destage(
         return Ok(DestageReport { blocks_left: left, ..interrupted });
     };
     daemon.ready = Some(Instant::now());
-    let (clean, origin_error) = daemon.drain(progress)?;
+    let (clean, origin_error) = drain(&mut daemon, progress)?;
     let status = daemon.pump.engine().status();
     let records = &daemon.pump.engine().superblock().origins;
     let name = |id| records.iter().find(|it| it.id == id).map_or_else(String::new, |it| it.name.clone());
@@ -95,45 +95,47 @@ pub fn destage(
     Ok(DestageReport { cache_failed: matches!(ended, Ended::CacheFailed { .. }), ..report })
 }
 
-impl Daemon<'_> {
-    /// Drains, then stops the engine; whether it stopped cleanly, and what the origin refused last
-    /// if that ended it.
-    fn drain(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<(bool, Option<DeviceError>), ServeError> {
-        let all = self.pump.engine().status().blocks_dirty;
-        let mut left = all;
-        let mut refused: Option<(Instant, DeviceError)> = None;
-        let mut stopping = false;
-        self.pump.apply(Input::Control(Control::Drain(true)));
-        loop {
-            let mut over = self.stop.is_asked();
-            let news: Vec<Event> = self.pump.news().collect();
-            for event in news {
-                match event {
-                    Event::Drained => over = true,
-                    Event::Stopped => return Ok((true, refused.map(|(_, error)| error))),
-                    Event::DestageFailed { error, .. } => {
-                        let since = refused.map_or_else(Instant::now, |(since, _)| since);
-                        refused = Some((since, error));
-                        over |= since.elapsed() >= GIVE_UP_AFTER;
-                    }
-                    _ => {}
+/// Drains, then stops the engine.
+///
+/// Says whether it stopped cleanly, and the origin's last error if that ended the drain.
+fn drain(
+    daemon: &mut Daemon<'_>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(bool, Option<DeviceError>), ServeError> {
+    let all = daemon.pump.engine().status().blocks_dirty;
+    let mut left = all;
+    let mut refused: Option<(Instant, DeviceError)> = None;
+    let mut stopping = false;
+    daemon.pump.apply(Input::Control(Control::Drain(true)));
+    loop {
+        let mut over = daemon.stop.is_asked();
+        let news: Vec<Event> = daemon.pump.news().collect();
+        for event in news {
+            match event {
+                Event::Drained => over = true,
+                Event::Stopped => return Ok((true, refused.map(|(_, error)| error))),
+                Event::DestageFailed { error, .. } => {
+                    let since = refused.map_or_else(Instant::now, |(since, _)| since);
+                    refused = Some((since, error));
+                    over |= since.elapsed() >= GIVE_UP_AFTER;
                 }
-                self.tell(event);
+                _ => {}
             }
-            let now = self.pump.engine().status().blocks_dirty;
-            if now < left {
-                (left, refused) = (now, refused.filter(|_| stopping));
-                progress(all - left, all);
-            }
-            if over && !stopping {
-                stopping = true;
-                self.pump.apply(Input::Control(Control::Drain(false)));
-                self.pump.apply(Input::Control(Control::Stop));
-            }
-            if self.stop.is_at_once() {
-                return Ok((false, None));
-            }
-            self.turn()?;
+            daemon.tell(event);
         }
+        let now = daemon.pump.engine().status().blocks_dirty;
+        if now < left {
+            (left, refused) = (now, refused.filter(|_| stopping));
+            progress(all - left, all);
+        }
+        if over && !stopping {
+            stopping = true;
+            daemon.pump.apply(Input::Control(Control::Drain(false)));
+            daemon.pump.apply(Input::Control(Control::Stop));
+        }
+        if daemon.stop.is_at_once() {
+            return Ok((false, None));
+        }
+        daemon.turn()?;
     }
 }

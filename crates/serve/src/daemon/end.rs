@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A daemon's end: leaves the stale guard's data, or a mark if the cache device failed.
 //!
-//! A cache that failed is marked however the daemon was stopped, because its log may hold blocks
-//! that are older than the origin (tests: `daemon::tests`, and end to end `cache_failure`).
+//! A cache that failed is marked however the daemon was stopped. Its log may hold blocks that are
+//! older than the origin (tests: `daemon::tests`, and end to end `cache_failure`).
 //!
-//! Nothing is opened here: by its path another device could be found, which would be written to, or
-//! be taken for the origin by the next start (tests: `what_took_the_place_of_..`).
+//! Nothing is opened here. Another device could be found by its path and be written to, or the next
+//! start could take it for the origin (tests: `what_took_the_place_of_..`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,97 +15,115 @@ use flashfront_engine::DeviceId;
 use flashfront_engine::format::Superblock;
 
 use super::answered::answered;
-use super::error::failed;
+use super::error::{ServeError, failed};
+use super::held::Held;
+use super::leave::{Leaving, Left};
 use super::members::{self, Members};
 use super::open::member_id;
-use super::{Daemon, Ended, ServeError};
 use crate::config::Config;
+use crate::origin_errors::AllOriginErrors;
+use crate::pump::Pump;
 use crate::{failure, stale};
 
-/// What an end at once waits for I/O that is in flight: most devices answer in that time, and free
-/// their locks with it.
+/// An end at once waits this long for I/O in flight. Most devices answer in that time, and then
+/// their locks are free.
 const LAST_IO: Duration = Duration::from_secs(1);
 
-impl Daemon<'_> {
+/// How a daemon ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The daemon stopped cleanly.
+    Clean {
+        /// Blocks that are still dirty in the cache.
+        blocks_dirty: u64,
+        /// Clients that were still connected, and origins that refused their dirty data.
+        left: Left,
+    },
+    /// The daemon ended at once; the next start replays the log.
+    AtOnce,
+    /// The daemon stopped cleanly, and there was no cache ([`Config::without_cache`]).
+    WithoutCache,
+    /// The cache device failed: replay the log only with thought.
+    CacheFailed {
+        /// Dirty blocks that did not reach their origin.
+        blocks_dirty: u64,
+    },
+}
+
+/// The parts of a daemon that ends.
+pub(super) struct Ending<'a> {
+    pub(super) config: &'a Config,
+    pub(super) pump: Pump,
+    pub(super) held: Held,
+    pub(super) leaving: Leaving,
+    pub(super) origin_errors: AllOriginErrors,
+    /// The last stop was a clean one, and there is a cache.
+    pub(super) was_clean: bool,
+}
+
+impl Ending<'_> {
     /// Ends all I/O, writes what the next start must know, and closes the devices.
-    pub(super) fn close(mut self, clean: bool) -> Result<Ended, ServeError> {
-        self.note_refusals();
-        let mut superblock = self.pump.engine().superblock().clone();
-        let status = self.pump.engine().status();
-        let left = std::mem::take(&mut self.left);
-        let (config, blocks_dirty) = (self.config, status.blocks_dirty);
-        let used = self.members();
-        let doubtful: Vec<_> = self.origins.iter().zip(&status.origins).filter(|(_, it)| it.doubtful).collect();
+    pub(super) fn close(self, clean: bool) -> Result<Ended, ServeError> {
+        let Ending { config, mut pump, held, leaving, origin_errors, .. } = self;
+        let mut superblock = pump.engine().superblock().clone();
+        let status = pump.engine().status();
+        let left = leaving.left(config, &origin_errors, &status);
+        let blocks_dirty = status.blocks_dirty;
+        let used = held.members_in_use(pump.engine());
+        let origins = || held.origins().iter().zip(&status.origins);
+        let doubtful: Vec<_> = origins().filter(|(_, it)| it.doubtful).collect();
         let doubtful: Vec<_> = doubtful.into_iter().map(|(origin, _)| origin.path().display().to_string()).collect();
         let certain = || if doubtful.is_empty() { Ok(()) } else { Err(ServeError::Doubtful(doubtful.join(", "))) };
         if !clean {
-            // First, as devices may hang: then this process ends before they are closed, and a
-            // folder would be left behind.
-            self.pump.drop_frontends();
+            // Front-ends go first. Devices may hang, and then this process ends before they are
+            // closed and would leave a mount or a socket behind.
+            pump.drop_frontends();
         }
-        // What a device that hangs has in flight is not waited for, nor anything else at an end at
-        // once.
-        let hangs = |id| self.pump.hang(id).is_some();
+        // I/O of a device that hangs is not waited for; an end at once waits for no I/O at all.
+        let hangs = |id| pump.devices().hang(pump.now(), id).is_some();
         let silent: Vec<_> = used.iter().filter(|(number, _)| hangs(member_id(*number))).cloned().collect();
-        let silent_origin = self.origins.iter().zip(&status.origins).find(|(_, it)| hangs(DeviceId::Origin(it.id)));
+        let silent_origin = origins().find(|(_, it)| hangs(DeviceId::Origin(it.id)));
         let silent_origin = silent_origin.map(|(origin, _)| origin.path().to_owned());
-        if !clean || self.pump.any_hangs() {
-            let _ = self.pump.end_io(LAST_IO);
+        if !clean || pump.devices().any_hangs() {
+            let _ = pump.devices().end_io(LAST_IO);
         }
-        // Else nothing is in flight any more. The files, and their locks, stay.
-        drop(self.pump);
+        // After a clean stop no I/O is in flight any more. The files, and their locks, stay.
+        drop(pump);
         if config.without_cache {
             if !clean {
                 return Ok(Ended::AtOnce);
             }
-            return sync(config, &self.origins).and_then(|()| certain()).map(|()| Ended::WithoutCache);
+            return sync(config, held.origins()).and_then(|()| certain()).map(|()| Ended::WithoutCache);
         }
         superblock.dirty_blocks = blocks_dirty;
         if status.cache_failed {
-            (superblock.clean, superblock.failed) = (false, true);
-            match mark(config, &used, &silent, &mut superblock) {
-                Ok(()) => failure::forget(config.state.as_deref(), &superblock),
-                Err(error) => match failure::record(config.state.as_deref(), &superblock, blocks_dirty) {
-                    Ok(path) => tracing::warn!("{error}; {} remembers that the cache failed", path.display()),
-                    Err(second) => tracing::error!("{error}, nor remembered ({second}): never serve this cache again"),
-                },
-            }
+            mark_failed(config, &used, &silent, &mut superblock);
             return certain().map(|()| Ended::CacheFailed { blocks_dirty });
         }
         if !clean {
             return Ok(Ended::AtOnce);
         }
         if let Some(path) = silent_origin {
-            // What a client wrote past the cache may still be on its way.
+            // A write that a client sent past the cache may still be on its way.
             let limit = config.timeout_of(&path).unwrap_or_default();
             return Err(ServeError::Silent { path, limit });
         }
-        for (record, origin) in superblock.origins.iter_mut().zip(&self.origins) {
-            let what = || failed(format!("{}: reading samples", origin.path().display()));
-            let (origin, mut sampled) = (Arc::clone(origin), record.clone());
-            *record = answered(config, move |_| {
-                // The superblock is durable at once. A time of change that it has and the file's
-                // inode has not yet would be another one after a power cut, and the origin taken
-                // for changed.
-                origin.sync_all()?;
-                stale::record(&origin, &mut sampled).map(|()| sampled)
-            })?
-            .map_err(what())?;
-        }
+        record_origins(config, held.origins(), &mut superblock)?;
         (superblock.clean, superblock.failed) = (true, false);
         mark(config, &used, &silent, &mut superblock)?;
         certain().map(|()| Ended::Clean { blocks_dirty, left })
     }
 
     /// Says again that the last stop was a clean one, after a start that was cut off before
-    /// anything was served: only then does the next start compare the origin, which may be changed
-    /// until it comes. The records are still those of that stop, so that a change that this start
-    /// saw is seen again.
+    /// anything was served.
+    ///
+    /// Only after a clean stop the next start compares the origin, which may be changed until then.
+    /// The records are still those of that stop, so that the next start sees every change again.
     pub(super) fn undo(self) {
-        let (engine, used) = (self.pump.engine(), self.members());
+        let (engine, used) = (self.pump.engine(), self.held.members_in_use(self.pump.engine()));
         let (mut superblock, failed) = (engine.superblock().clone(), engine.status().cache_failed);
-        let ended = self.pump.end_io(LAST_IO);
-        // Else nothing is in flight any more.
+        let ended = self.pump.devices().end_io(LAST_IO);
+        // The pump goes before the superblock is written: then no I/O is in flight any more.
         drop(self.pump);
         if !self.was_clean || failed || superblock.failed || !ended {
             return;
@@ -117,7 +135,36 @@ impl Daemon<'_> {
     }
 }
 
-/// As after a clean stop with a cache: what was acknowledged is durable.
+/// Marks a cache whose device failed. If the device can't be marked, the state folder remembers it.
+fn mark_failed(config: &Config, used: &Members, silent: &Members, superblock: &mut Superblock) {
+    (superblock.clean, superblock.failed) = (false, true);
+    match mark(config, used, silent, superblock) {
+        Ok(()) => failure::forget(config.state.as_deref(), superblock),
+        Err(error) => match failure::record(config.state.as_deref(), superblock, superblock.dirty_blocks) {
+            Ok(path) => tracing::warn!("{error}; {} remembers that the cache failed", path.display()),
+            Err(second) => tracing::error!("{error}, nor remembered ({second}): never serve this cache again"),
+        },
+    }
+}
+
+/// Makes the origins durable, and fills in by which samples the next start knows them.
+fn record_origins(config: &Config, origins: &[Arc<DeviceFile>], superblock: &mut Superblock) -> Result<(), ServeError> {
+    for (record, origin) in superblock.origins.iter_mut().zip(origins) {
+        let what = || failed(format!("{}: reading samples", origin.path().display()));
+        let (origin, mut sampled) = (Arc::clone(origin), record.clone());
+        *record = answered(config, move |_| {
+            // The superblock is durable at once. If the file's inode were not, a power cut would
+            // leave it with an older time of change. The next start would take the origin for
+            // changed.
+            origin.sync_all()?;
+            stale::record(&origin, &mut sampled).map(|()| sampled)
+        })?
+        .map_err(what())?;
+    }
+    Ok(())
+}
+
+/// Makes all acknowledged writes durable on the origins, as a clean stop with a cache does.
 fn sync(config: &Config, origins: &[Arc<DeviceFile>]) -> Result<(), ServeError> {
     for origin in origins {
         let device = Arc::clone(origin);
@@ -127,7 +174,9 @@ fn sync(config: &Config, origins: &[Arc<DeviceFile>]) -> Result<(), ServeError> 
     Ok(())
 }
 
-/// `silent`: those that hang, which could only be asked in vain.
+/// Writes the superblock to the cache devices in use.
+///
+/// It refuses if one of them is among the `silent`, which hang: to ask those would be in vain.
 fn mark(config: &Config, used: &Members, silent: &Members, superblock: &mut Superblock) -> Result<(), ServeError> {
     if let Some((_, file)) = silent.first() {
         let path = file.path().to_owned();

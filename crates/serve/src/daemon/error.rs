@@ -45,7 +45,7 @@ pub enum ServeError {
         path = path.display(), limit = humantime::format_duration(*limit)
     )]
     Silent {
-        /// Which.
+        /// The cache device.
         path: PathBuf,
         /// The time that it had.
         limit: std::time::Duration,
@@ -68,7 +68,7 @@ pub enum ServeError {
         /// The feature.
         feature: &'static str,
     },
-    /// No way to do I/O.
+    /// The kernel offers no way to do I/O.
     #[error(transparent)]
     Reactor(#[from] ReactorError),
     /// The superblock can't be used.
@@ -77,7 +77,7 @@ pub enum ServeError {
     /// The cache device is missing, or nothing can be read of it.
     #[error("{0}{advice}", advice = missing_advice(.0))]
     CacheMissing(Box<ServeError>),
-    /// At the end of a stop: a flush failed, and nobody has been told.
+    /// A flush failed, and no client has been told until the end of the stop.
     #[error(
         "{0}: a flush failed, so what clients have written to it past the cache since their last FLUSH may be lost, whatever later flushes say; look at the device (the log has its error) and check what is on it (fsck)"
     )]
@@ -88,12 +88,12 @@ pub enum ServeError {
         other = other.display()
     )]
     HalfMissing {
-        /// What is wrong with it.
+        /// The error of the other member.
         error: Box<ServeError>,
-        /// The one that is there.
+        /// The member that is there.
         other: PathBuf,
     },
-    /// What is remembered of changes can't be read.
+    /// The state folder's record of changes can't be read.
     #[error(transparent)]
     Change(#[from] ChangeError),
     /// Whether the cache device failed can't be read.
@@ -136,15 +136,15 @@ pub enum ServeError {
     /// The control socket can't be made.
     #[error(transparent)]
     Control(#[from] BindError),
-    /// No metrics.
+    /// The HTTP port can't be opened.
     #[error(transparent)]
     Http(#[from] HttpError),
     /// An unknown policy.
     #[error("no policy is named `{name}`; there are: {known}")]
     Policy {
-        /// What was asked for.
+        /// The policy that the config names.
         name: String,
-        /// What there is.
+        /// The policies that exist.
         known: String,
     },
     /// The kernel refuses.
@@ -155,7 +155,7 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// The devices are not those of one cache, or not apart.
+    /// The devices belong to different caches, or are not apart from each other.
     #[error(transparent)]
     Devices(#[from] DevicesError),
     /// The origins are not what the cache was made for, or not as it left them.
@@ -190,7 +190,8 @@ impl ServeError {
     }
 }
 
-/// Not of a device that is there, and only not for this user: what is dirty on it can be had.
+/// Advises to serve the origin alone. It says nothing if the device is there and only refused to
+/// this user: its dirty data can be had.
 fn missing_advice(error: &ServeError) -> &'static str {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     match error {

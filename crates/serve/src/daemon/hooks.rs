@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the caller of a daemon wants to do on the way.
+//! Hooks by which the caller of a daemon takes part in its life.
 
 use flashfront_device::Device;
 
@@ -12,7 +12,7 @@ pub type Wrap = Box<dyn Fn(Box<dyn Device>) -> Box<dyn Device> + Send>;
 /// Is told the URIs.
 pub type Ready = Box<dyn FnOnce(&[String]) + Send>;
 
-/// What the caller wants to do on the way.
+/// Hooks of a daemon's caller.
 #[derive(Default)]
 pub struct Hooks {
     /// Called once with the URIs when clients may connect.

@@ -1,117 +1,141 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A clean stop, step by step: asks those above to write, lets clients finish, closes the engine.
 //!
-//! Every step has a bound, so that neither an origin that refuses or hangs nor a client holds a
-//! stop. The program that runs the daemon has a last one, for what hangs in the kernel.
+//! Every step has a bound. So no client holds a stop, and no origin that refuses or hangs does. The
+//! program that runs the daemon has a last bound, for calls that hang in the kernel.
 
 use std::time::{Duration, Instant};
 
-use flashfront_engine::{Control, DeviceError, Input, Time};
+use flashfront_engine::{Control, DeviceError, Input, Status, Time};
 
-use super::Daemon;
-use super::above::Asking;
-use super::error::ServeError;
+use super::above::{Asking, Roots};
+use super::held::Held;
+use super::stop::StopHandle;
+use crate::config::Config;
+use crate::origin_errors::AllOriginErrors;
+use crate::pump::Pump;
 use crate::report::counted;
 
-/// A device that ends no I/O for so long while the daemon stops is not waited for. A disk that is
-/// busy ends one within a few seconds; the kernel itself gives a SCSI command 30 s.
+/// The longest that a turn waits when nothing happens.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest that a turn waits while the daemon leaves, so that the time of a step is not missed.
+const PATIENCE_LEAVING: Duration = Duration::from_secs(1);
+
+/// A stop does not wait longer than this for a device that ends no I/O.
+///
+/// A busy disk ends an I/O within a few seconds; the kernel itself gives a SCSI command 30 s.
 const SILENT_MAX: Duration = Duration::from_secs(20);
+
+/// A clean stop, from the wish for one to the engine's last checkpoint.
+#[derive(Debug, Default)]
+pub(super) struct Leaving {
+    step: Step,
+    /// The files and block devices that this daemon shows to this machine.
+    roots: Roots,
+    /// The clients that were still connected when they were told to go.
+    clients: Vec<(String, u64)>,
+}
 
 /// How far a stop is.
 #[derive(Debug, Default)]
-pub(super) enum Leaving {
-    /// Nobody has asked for one.
+enum Step {
+    /// No stop was asked for.
     #[default]
     Not,
-    /// Those above write what they hold, and are served meanwhile.
+    /// File systems and programs above the volumes write what they hold, and are served meanwhile.
     Asking(Asking),
-    /// Clients are answered, and come no more, since then.
+    /// Since this time requests in flight are finished, and no new ones are taken.
     Finishing { since: Time },
-    /// The engine makes its last checkpoint. Clients were let go then.
+    /// The engine makes its last checkpoint. Clients were let go at this time.
     Closing { since: Time },
 }
 
-/// What was not as it should be when a daemon stopped.
+/// Clients and origins that were not as they should be when a daemon stopped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// Where clients were still connected when they were told to go, and how many. What they had
-    /// not written yet is not known here.
+    /// Clients that were still connected when they were told to go: their address, and how many.
+    /// The daemon can't know what these clients had not written yet.
     pub clients: Vec<(String, u64)>,
-    /// Origins that refused their dirty data to the end, by volume, and why.
+    /// Volumes with dirty data that their origin refused to the end, and the error.
     pub refused: Vec<(String, DeviceError)>,
 }
 
-impl Daemon<'_> {
+impl Leaving {
+    /// Begins without a stop; `roots` is what the daemon shows to this machine.
+    pub(super) fn new(roots: Roots) -> Self {
+        Self { roots, ..Self::default() }
+    }
+
     /// Takes the next step of a stop that was asked for; `Some(false)`: it can't be a clean one.
-    pub(super) fn go_on_leaving(&mut self) -> Result<Option<bool>, ServeError> {
-        if self.stop.is_at_once() {
+    pub(super) fn go_on(&mut self, stop: &StopHandle, pump: &mut Pump, held: &Held) -> Option<bool> {
+        if stop.is_at_once() {
             tracing::warn!("stopping at once: requests in flight are not finished");
-            return Ok(Some(false));
+            return Some(false);
         }
-        if let Leaving::Finishing { since } | Leaving::Closing { since } = self.leaving
-            && let Some((device, silent)) = self.pump.silent(since, SILENT_MAX)
+        if let Step::Finishing { since } | Step::Closing { since } = self.step
+            && let Some((device, silent)) = pump.devices().silent(pump.now(), since, SILENT_MAX)
         {
             tracing::error!(
                 "{}: it has ended no I/O for {} s, and the stop does not wait for it any longer. What is dirty is safe in the cache; the next start replays the log",
-                self.device(device),
+                held.name(device, pump.engine()),
                 silent.as_secs()
             );
-            self.stop.stop_at_once();
-            return Ok(Some(false));
+            stop.stop_at_once();
+            return Some(false);
         }
-        match &mut self.leaving {
-            Leaving::Not => {
-                if self.stop.is_asked() {
-                    self.leaving = Leaving::Asking(Asking::begin(&self.roots, &self.stop));
-                    return self.go_on_leaving();
+        match &mut self.step {
+            Step::Not => {
+                if stop.is_asked() {
+                    self.step = Step::Asking(Asking::begin(&self.roots, stop));
+                    return self.go_on(stop, pump, held);
                 }
             }
-            Leaving::Asking(asking) => {
+            Step::Asking(asking) => {
                 if asking.is_over(Instant::now()) {
-                    self.let_clients_go();
+                    self.let_clients_go(pump);
                 }
             }
-            Leaving::Finishing { since } => {
+            Step::Finishing { since } => {
                 let since = *since;
-                if self.pump.frontends_idle() {
-                    self.leaving = Leaving::Closing { since };
-                    self.pump.apply(Input::Control(Control::Stop));
+                if pump.frontends_idle() {
+                    self.step = Step::Closing { since };
+                    pump.apply(Input::Control(Control::Stop));
                 }
             }
-            Leaving::Closing { .. } => {}
+            Step::Closing { .. } => {}
         }
-        Ok(None)
+        None
     }
 
     /// How long a turn may wait at most, so that a step's time is not missed.
-    pub(super) fn patience(&self) -> Duration {
-        match &self.leaving {
-            Leaving::Not => super::PATIENCE,
-            Leaving::Asking(_) | Leaving::Finishing { .. } | Leaving::Closing { .. } => Duration::from_secs(1),
+    pub(super) const fn patience(&self) -> Duration {
+        match self.step {
+            Step::Not => PATIENCE,
+            Step::Asking(_) | Step::Finishing { .. } | Step::Closing { .. } => PATIENCE_LEAVING,
         }
     }
 
-    fn let_clients_go(&mut self) {
-        self.left.clients = self.pump.holders();
-        for (place, count) in &self.left.clients {
+    fn let_clients_go(&mut self, pump: &mut Pump) {
+        self.clients = pump.holders();
+        for (place, count) in &self.clients {
             tracing::warn!(
                 "{place}: {} still there; what they have not written yet is not known here",
                 counted(*count, "client")
             );
         }
         tracing::info!("stopping: finishing what is in flight");
-        self.leaving = Leaving::Finishing { since: self.pump.now() };
-        self.pump.apply(Input::Control(Control::LetClientsGo));
-        self.pump.stop_frontends();
+        self.step = Step::Finishing { since: pump.now() };
+        pump.apply(Input::Control(Control::LetClientsGo));
+        pump.stop_frontends();
     }
 
-    /// Notes what origins still refuse, for the last words.
-    pub(super) fn note_refusals(&mut self) {
-        let status = self.pump.engine().status();
-        let refused = |(origin, volume): (&flashfront_engine::OriginStatus, &crate::config::Volume)| {
-            let why = self.origin_errors.why(origin.id, status.counters.destaged_blocks)?;
+    /// Returns what was not as it should be: clients that were still there, and origins that still
+    /// refuse their dirty data.
+    pub(super) fn left(self, config: &Config, errors: &AllOriginErrors, status: &Status) -> Left {
+        let refused = status.origins.iter().zip(&config.volumes).filter_map(|(origin, volume)| {
+            let why = errors.why(origin.id, status.counters.destaged_blocks)?;
             (origin.blocks_dirty > 0).then(|| (volume.name.clone(), why))
-        };
-        self.left.refused = status.origins.iter().zip(&self.config.volumes).filter_map(refused).collect();
+        });
+        Left { refused: refused.collect(), clients: self.clients }
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The dirty limit an operator asks for, against what the cache can hold.
 //!
-//! The engine would take the nearest limit that it can hold; an operator is told instead, so that
+//! The engine would take the nearest limit that it can hold. An operator is told instead, so that
 //! no option is changed silently (tests: here, and `a_dirty_limit_that_cannot_hold_is_refused`).
 
 use flashfront_engine::format::Superblock;
@@ -16,7 +16,7 @@ use crate::config::{DirtyLimit, Policy, Size};
     Size(least * BLOCK_BYTES), Size(most * BLOCK_BYTES)
 )]
 pub struct LimitError {
-    /// What was asked for.
+    /// The limit that was asked for.
     pub asked: DirtyLimit,
     /// The limit in blocks.
     pub blocks: u64,

@@ -80,7 +80,7 @@ pub(super) fn open(config: &Config) -> Result<(Members, Superblock), ServeError>
     Ok((members, chosen))
 }
 
-/// Without a mirror, or without the mirror.
+/// Opens a cache of one device: it has no mirror, or is served without its mirror.
 fn one(config: &Config) -> Result<(Members, Superblock), ServeError> {
     let (file, stored) = member(&config.cache)?;
     let chosen = choose(&stored, None, config.without_mirror).map_err(|error| DevicesError::Pairing {

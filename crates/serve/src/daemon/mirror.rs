@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A new mirror for a running cache: `flashfront mirror add`.
 //!
-//! Opening a device, looking at what it holds and wiping that can take seconds, so a thread does it
-//! and clients notice nothing. The engine hears of the device when nothing on it looks like a cache
-//! any more, and nothing is in flight to the one that it replaces.
+//! To open a device, look at its content and wipe it can take seconds. So a thread does that, and
+//! clients notice nothing. The engine hears of the device when nothing on it looks like a cache any
+//! more. By then no I/O is in flight to the device that it replaces.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 
 use flashfront_device::real::{Access, DeviceFile, OpenError, watched};
-use flashfront_engine::format::Mirror;
 use flashfront_engine::{Control, Input, MirrorStatus};
 
-use super::Daemon;
 use super::error::ServeError;
-use super::members::Members;
+use super::held::Held;
 use super::open::{member_id, patient};
+use super::stop::StopHandle;
 use crate::config::{Config, Size};
 use crate::control::Response;
 use crate::offline::{self, FormatError};
+use crate::pump::Pump;
 use crate::storage;
 
-/// Why a device does not become the mirror. Nothing was changed, but by [`MirrorError::Write`].
+/// Why a device does not become the mirror. Only [`MirrorError::Write`] has changed something.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MirrorError {
     #[error("the cache has a mirror already, and both devices are well; nothing to do")]
@@ -64,55 +64,66 @@ pub(super) enum MirrorError {
     Panicked,
 }
 
-/// A device on its way to the engine.
+/// The device that is on its way to become the mirror, if one is.
+#[derive(Debug, Default)]
+pub(super) struct NewMirror(Option<Opening>);
+
+/// A device that a thread opens.
 #[derive(Debug)]
-pub(super) struct Adding {
+struct Opening {
     opened: Receiver<Result<DeviceFile, MirrorError>>,
     reply: Sender<Response>,
 }
 
-impl Daemon<'_> {
-    /// The members in use.
-    pub(super) fn members(&self) -> Members {
-        let pairing = self.pump.engine().superblock().pairing;
-        let lead = pairing.lead;
-        // One that is being left out, or doesn't count yet, is none of them.
-        let whole = self.pump.engine().status().mirror == MirrorStatus::Whole && pairing.mirror == Mirror::Whole;
-        let used = [lead, 1 - lead].into_iter().take(if whole { 2 } else { 1 });
-        used.filter_map(|number| Some((number, self.files[usize::from(number)].clone()?))).collect()
-    }
+/// The daemon that gets a new mirror.
+pub(super) struct Cache<'a> {
+    pub(super) config: &'a Config,
+    pub(super) pump: &'a mut Pump,
+    pub(super) held: &'a mut Held,
+    pub(super) stop: &'a StopHandle,
+    /// Clients are served: the log was replayed.
+    pub(super) serves: bool,
+}
 
-    /// Begins to open a device for it. The answer comes when the engine has it.
-    pub(super) fn add_mirror(&mut self, path: &Path, force: bool, reply: Sender<Response>) {
-        match self.begin_adding(path, force) {
-            Ok(opened) => self.adding = Some(Adding { opened, reply }),
+impl NewMirror {
+    /// Begins to open the device at `path`. The answer comes when the engine has it.
+    pub(super) fn add(&mut self, mut cache: Cache<'_>, path: &Path, force: bool, reply: Sender<Response>) {
+        match cache.begin_opening(self.0.is_some(), path, force) {
+            Ok(opened) => self.0 = Some(Opening { opened, reply }),
             Err(error) => answer(&reply, Err(error)),
         }
     }
 
-    /// Hands an open device to the engine.
-    pub(super) fn go_on_adding(&mut self) {
-        let Some(adding) = self.adding.take() else { return };
-        match adding.opened.try_recv() {
-            Err(TryRecvError::Empty) => self.adding = Some(adding),
-            Err(TryRecvError::Disconnected) => answer(&adding.reply, Err(MirrorError::Panicked)),
+    /// Hands the device to the engine if it is open by now.
+    pub(super) fn go_on(&mut self, mut cache: Cache<'_>) {
+        let Some(opening) = self.0.take() else { return };
+        match opening.opened.try_recv() {
+            Err(TryRecvError::Empty) => self.0 = Some(opening),
+            Err(TryRecvError::Disconnected) => answer(&opening.reply, Err(MirrorError::Panicked)),
             Ok(opened) => {
-                let done = opened.and_then(|file| self.hand_over(file));
+                let done = opened.and_then(|file| cache.hand_over(file));
                 if let Err(error) = &done {
                     tracing::warn!("no new mirror: {error}");
                 }
-                answer(&adding.reply, done);
+                answer(&opening.reply, done);
             }
         }
     }
 
+    /// Gives up waiting for the device; its operator gets no answer.
+    pub(super) fn give_up(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Cache<'_> {
     /// The number that a new member would have.
     fn free(&self) -> Result<u8, MirrorError> {
         let status = self.pump.engine().status();
         if self.config.without_cache {
             return Err(MirrorError::WithoutCache);
         }
-        if self.ready.is_none() {
+        if !self.serves {
             return Err(MirrorError::Opening);
         }
         if status.cache_failed {
@@ -122,30 +133,30 @@ impl Daemon<'_> {
             (MirrorStatus::Whole, _) => Err(MirrorError::Whole),
             (MirrorStatus::Syncing { .. }, _) => Err(MirrorError::Busy),
             (_, None) => Err(MirrorError::Leaving),
-            (_, Some(number)) if self.pump.in_flight(member_id(number)) > 0 => Err(MirrorError::InFlight),
+            (_, Some(number)) if self.pump.devices().in_flight(member_id(number)) > 0 => Err(MirrorError::InFlight),
             (_, Some(number)) => Ok(number),
         }
     }
 
-    fn begin_adding(
+    fn begin_opening(
         &mut self,
+        busy: bool,
         path: &Path,
         force: bool,
     ) -> Result<Receiver<Result<DeviceFile, MirrorError>>, MirrorError> {
         let number = self.free()?;
-        if self.adding.is_some() {
+        if busy {
             return Err(MirrorError::Busy);
         }
         if path.is_relative() {
             return Err(MirrorError::Relative(path.to_owned()));
         }
-        // The one that failed may be the one that comes back: its lock must go first.
-        let file = self.files[usize::from(number)].take();
-        self.pump.remove(member_id(number));
+        // The device that failed may be the very device that comes back: its lock must go first.
+        let file = self.held.take_member(number);
+        self.pump.devices_mut().remove(member_id(number));
         close(file);
         let (path, needed) = (path.to_owned(), self.pump.engine().superblock().cache_bytes);
-        let used = self.files.iter().flatten().chain(&self.origins);
-        let used: Vec<PathBuf> = used.map(|file| file.path().to_owned()).collect();
+        let used: Vec<PathBuf> = self.held.paths().map(Path::to_owned).collect();
         let (sender, opened) = mpsc::channel();
         let stop = self.stop.clone();
         let config = self.config.clone();
@@ -166,18 +177,18 @@ impl Daemon<'_> {
         if let Some(notice) = file.notice() {
             tracing::warn!("{notice}");
         }
-        // Whatever is served as the cache now: this is the mirror.
+        // The new device has the timeout of the mirror, whichever member is the lead now.
         let timeout = self.config.timeout_of_mirror();
-        let device = self.pump.reactor().attach(Arc::clone(&file));
-        self.pump.attach(member_id(number), patient(Box::new(device), timeout, file.places()));
-        self.files[usize::from(number)] = Some(Arc::clone(&file));
+        let device = self.pump.devices().reactor().attach(Arc::clone(&file));
+        self.pump.devices_mut().attach(member_id(number), patient(Box::new(device), timeout, file.places()));
+        self.held.put_member(number, Arc::clone(&file));
         self.pump.apply(Input::Control(Control::AddMirror));
         tracing::info!("{}: becomes the mirror; copying what is dirty", file.path().display());
         Ok(())
     }
 }
 
-/// Opens it with the time that a mirror has.
+/// Opens a device within the time that a mirror has to answer.
 fn answered_mirror(
     config: &Config,
     open: impl FnOnce() -> Result<DeviceFile, MirrorError> + Send + 'static,
@@ -186,7 +197,7 @@ fn answered_mirror(
     watched(|_| limit, open).unwrap_or_else(|silent| Err(MirrorError::Silent(silent.into())))
 }
 
-/// What `format` would refuse is refused here.
+/// Opens and wipes a device; refuses each device that `format` would refuse.
 fn open(path: &Path, used: &[PathBuf], needed: u64, force: bool) -> Result<DeviceFile, MirrorError> {
     for used in used {
         if let Some(shared) = storage::shared(path, used) {
@@ -210,7 +221,7 @@ fn open(path: &Path, used: &[PathBuf], needed: u64, force: bool) -> Result<Devic
     Ok(file)
 }
 
-/// Closes a device by a thread: of some file systems a close waits for an answer.
+/// Closes a device by a thread: on some file systems a close waits for an answer.
 fn close(file: Option<Arc<DeviceFile>>) {
     // Without a thread to be had the closure, and the file in it, is dropped here.
     let _ = std::thread::Builder::new().name("close".to_owned()).spawn(move || drop(file));

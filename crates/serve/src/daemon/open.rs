@@ -105,7 +105,7 @@ fn guard(
     }
     match verdict {
         Verdict::Unchanged => Ok(false),
-        // What can be compared after a crash was, or will be when the log is replayed (`compare`).
+        // After a crash `compare` has compared the samples; clean blocks are compared at replay.
         Verdict::Unknown => Ok(false),
         Verdict::Changed if superblock.dirty_blocks > 0 && !accepted => {
             Err(OriginsError::OriginChanged { origin: path, cache, dirty: superblock.dirty_blocks }.into())
@@ -149,13 +149,13 @@ pub(super) fn options(config: &Config, opened: &Opened) -> Result<Options, Serve
 /// The front-ends, each listening.
 #[derive(Default)]
 pub(super) struct Listening {
-    /// An address of each front-end, for whoever waits for the daemon to be ready.
+    /// An address of each front-end, to be told when the daemon is ready.
     pub(super) uris: Vec<String>,
-    /// All of each volume, in their order.
+    /// All addresses of each volume, in the order of the volumes.
     pub(super) uris_of_volumes: Vec<Vec<String>>,
-    /// For the pump's thread.
+    /// Front-ends for the pump's thread.
     pub(super) here: Vec<Box<dyn Frontend>>,
-    /// For each carrier.
+    /// Front-ends for each carrier.
     pub(super) carried: Vec<Vec<Portable>>,
 }
 
@@ -285,7 +285,7 @@ pub(super) const fn member_id(number: u8) -> DeviceId {
     if number == 0 { DeviceId::Cache } else { DeviceId::Mirror }
 }
 
-/// A device that is waited for only so long.
+/// Makes a device that has only this time to answer.
 pub(super) fn patient(device: Box<dyn Device>, timeout: Option<Duration>, places: usize) -> Box<dyn Device> {
     let limit_ns = timeout.map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
     Box::new(Patience::new(device, limit_ns, places))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a start has opened, before anything is written.
+//! The devices that a start has opened, before anything is written.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use flashfront_engine::format::Superblock;
 use super::members::Members;
 use crate::stale::Change;
 
-/// What is open before anything is written.
+/// The open devices of a start, and what it knows of them.
 pub(super) struct Opened {
     /// The cache devices in use; none: the origins are served without it.
     pub(super) members: Members,
@@ -17,6 +17,6 @@ pub(super) struct Opened {
     pub(super) superblock: Superblock,
     /// An origin was changed behind our back.
     pub(super) drop_clean: bool,
-    /// What is remembered of that, and not settled for this cache.
+    /// Remembered changes of the origins that are not settled for this cache.
     pub(super) changes: Vec<Change>,
 }

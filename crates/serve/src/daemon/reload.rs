@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Takes over what can be changed of a configuration while the daemon runs, and says what can't.
+//! Takes over settings that can change while the daemon runs, and names the settings that can't.
 //!
 //! Everything is read and checked before anything is changed, so that a bad file changes nothing.
-//! Certificates are read anew: connections that come use the new ones, and those that are there go
-//! on.
+//! Certificates are read anew: new connections use the new ones, and old connections go on.
 
 use flashfront_engine::{Control, Input, Mode, OriginId};
 
 use super::error::ServeError;
+use super::limit;
 use super::reload_handle::Reload;
-use super::{Daemon, limit};
 use crate::config::{Config, Size};
 use crate::frontend::nbd::Tls;
+use crate::pump::Pump;
 
-/// What was checked, and is to be changed.
+/// Checked changes, before they are made.
 #[derive(Debug, Default)]
 struct Changes {
     /// The certificates in use, and what takes their place.
@@ -21,17 +21,27 @@ struct Changes {
     dirty_limit_blocks: Option<u64>,
     sequential_bypass_bytes: Option<u64>,
     modes: Vec<(OriginId, Mode)>,
-    /// For the log, as in "dirty_limit is 50%".
+    /// The changes for the log, as in "dirty_limit is 50%".
     told: Vec<String>,
 }
 
-impl Daemon<'_> {
-    /// Takes a configuration over that was asked for since the last turn.
-    pub(super) fn take_reload(&mut self) {
-        let Some(Reload { config, taken }) = self.reload.take() else { return };
+/// The parts of a running daemon that a reload can change.
+pub(super) struct Running<'a> {
+    pub(super) config: &'a Config,
+    pub(super) pump: &'a mut Pump,
+    /// The certificates for new connections of NBD.
+    pub(super) tls: Option<&'a Tls>,
+    /// The value that is in force.
+    pub(super) sequential_bypass: &'a mut Size,
+}
+
+impl Running<'_> {
+    /// Takes a configuration over.
+    pub(super) fn take_over(&mut self, reload: Reload) {
+        let Reload { config, taken } = reload;
         let running = self.config;
         let next = config.as_ref().unwrap_or(running);
-        let changes = match self.check_reload(config.is_some(), next) {
+        let changes = match self.check(config.is_some(), next) {
             Ok(changes) => changes,
             Err(error) => {
                 tracing::error!("reload: nothing was changed: {error}");
@@ -59,9 +69,9 @@ impl Daemon<'_> {
     }
 
     /// Reads and checks all, and changes nothing.
-    fn check_reload(&self, whole: bool, next: &Config) -> Result<Changes, ServeError> {
+    fn check(&self, whole: bool, next: &Config) -> Result<Changes, ServeError> {
         let mut changes = Changes::default();
-        if let (Some(used), Some(files)) = (&self.tls, &next.tls) {
+        if let (Some(used), Some(files)) = (self.tls, &next.tls) {
             changes.certificates = Some((used.clone(), Tls::load(&files.certificates, files.verify_peer)?));
             let peers = if files.verify_peer { ", with which clients are verified, too" } else { "" };
             changes.told.push(format!("the certificates in {}{peers}", files.certificates.display()));
@@ -93,7 +103,7 @@ impl Daemon<'_> {
         }
         let limit = changes.dirty_limit_blocks.map(|blocks| Control::SetDirtyLimit { blocks });
         let bypass = changes.sequential_bypass_bytes.map(|bytes| Control::SetSequentialBypass { bytes });
-        self.sequential_bypass = changes.sequential_bypass_bytes.map_or(self.sequential_bypass, Size);
+        *self.sequential_bypass = changes.sequential_bypass_bytes.map_or(*self.sequential_bypass, Size);
         let status = self.pump.engine().status();
         let changed = |origin, mode| status.origins.iter().any(|it| it.id == origin && it.mode != mode);
         let modes = changes.modes.into_iter().filter(|(origin, mode)| changed(*origin, *mode));

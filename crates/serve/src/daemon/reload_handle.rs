@@ -18,11 +18,12 @@ struct Shared {
     asked: Mutex<Option<Reload>>,
 }
 
-/// What is to be taken over.
+/// A configuration to be taken over.
 pub struct Reload {
     /// The configuration as it is now; none: only the certificates are read anew.
     pub config: Option<Config>,
-    /// Called when the configuration has been taken, for what the program itself takes of it.
+    /// Called when the configuration has been taken, so that the program takes over its own
+    /// settings.
     pub taken: Box<dyn FnOnce() + Send>,
 }
 
@@ -40,7 +41,7 @@ impl ReloadHandle {
         stop.wake();
     }
 
-    /// What was asked for since the last call.
+    /// Takes the configuration that was handed over since the last call.
     pub(super) fn take(&self) -> Option<Reload> {
         if !self.0.is_asked.load(Ordering::Relaxed) || !self.0.is_asked.swap(false, Ordering::Acquire) {
             return None;

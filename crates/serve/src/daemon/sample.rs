@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fills the history once a second, from what is counted anyway.
+//! Fills the history once a second from the daemon's counters.
 //!
 //! Only a daemon with an HTTP port does so. Then an idle daemon wakes once a second; without the
 //! port it does not wake for this at all.
@@ -8,54 +8,66 @@ use std::time::Duration;
 
 use flashfront_engine::{OriginStatus, Status, Time};
 
-use super::Daemon;
+use crate::config::Config;
 use crate::history::{Fresh, History, Moment, SeenKinds, SharedHistory, Traffic, Whole};
+use crate::origin_errors::AllOriginErrors;
+use crate::pump::Pump;
 
-/// How long to wait if somebody reads the history while it is to be filled.
+/// How long the daemon waits if the history is being read while it is to be filled.
 const AGAIN: Duration = Duration::from_millis(1);
 
-/// What fills the history.
+/// The parts of a daemon that the history is filled from.
+pub(super) struct Sampled<'a> {
+    pub(super) config: &'a Config,
+    pub(super) pump: &'a Pump,
+    pub(super) origin_errors: &'a AllOriginErrors,
+}
+
+/// Fills the history of the HTTP port.
 #[derive(Debug)]
 pub(super) struct Sampler {
     history: SharedHistory,
     /// When to record next.
     due: Time,
-    /// What was seen of each volume.
+    /// The requests of each volume that were recorded before.
     seen: Vec<SeenKinds>,
 }
 
-impl Daemon<'_> {
+impl Sampler {
     /// Begins the history.
-    pub(super) fn begin_history(&mut self, shared: SharedHistory) {
-        let names: Vec<String> = self.config.volumes.iter().map(|volume| volume.name.clone()).collect();
+    pub(super) fn begin(shared: SharedHistory, sampled: &Sampled<'_>) -> Self {
+        let names: Vec<String> = sampled.config.volumes.iter().map(|volume| volume.name.clone()).collect();
         let mut seen: Vec<SeenKinds> = vec![SeenKinds::default(); names.len()];
-        let (moment, _) = self.moment(&mut seen);
-        let history = History::new(&names, self.pump.now(), &moment);
+        let (moment, _) = sampled.moment(&mut seen);
+        let history = History::new(&names, sampled.pump.now(), &moment);
         let due = history.due();
-        shared.begin(history, self.pump.clock());
-        self.sampler = Some(Sampler { history: shared, due, seen });
+        shared.begin(history, sampled.pump.clock());
+        Self { history: shared, due, seen }
     }
 
     /// How long a turn may wait at most, so that no second is missed.
-    pub(super) fn until_sample(&self) -> Duration {
-        let due = self.sampler.as_ref().map(|it| Duration::from_nanos(it.due.since_ns(self.pump.now())));
-        due.map_or(Duration::MAX, |due| due.max(AGAIN))
+    pub(super) fn patience(&self, now: Time) -> Duration {
+        Duration::from_nanos(self.due.since_ns(now)).max(AGAIN)
     }
 
     /// Records what is due.
-    pub(super) fn sample(&mut self) {
-        let now = self.pump.now();
-        let Some(mut sampler) = self.sampler.take_if(|it| now >= it.due) else { return };
-        let recorded = sampler.history.record(|history| {
-            let (moment, fresh) = self.moment(&mut sampler.seen);
+    pub(super) fn record(&mut self, sampled: &Sampled<'_>) {
+        let now = sampled.pump.now();
+        if now < self.due {
+            return;
+        }
+        let seen = &mut self.seen;
+        let recorded = self.history.record(|history| {
+            let (moment, fresh) = sampled.moment(seen);
             history.record(now, &moment, &fresh);
             history.due()
         });
-        sampler.due = recorded.unwrap_or(sampler.due);
-        self.sampler = Some(sampler);
+        self.due = recorded.unwrap_or(self.due);
     }
+}
 
-    /// How it is now, and what each followed volume did since it was `seen`.
+impl Sampled<'_> {
+    /// How the daemon is now, and what each volume did since it was `seen`.
     fn moment(&self, seen: &mut [SeenKinds]) -> (Moment, Vec<Fresh>) {
         let status = self.pump.engine().status();
         let mut fresh: Vec<Fresh> = Vec::new();
@@ -87,7 +99,7 @@ impl Daemon<'_> {
             what_if: [50, 100, 200, 400]
                 .map(|percent| at(percent).map(|it| it.totals).filter(|it| it.reads > 0).map(|it| it.read_hit_ratio())),
         };
-        // Without a cache its place is taken by one in RAM, of which nothing is told.
+        // Without a cache the engine has one in RAM, which is not told.
         if self.config.without_cache { whole.without_cache() } else { whole }
     }
 }

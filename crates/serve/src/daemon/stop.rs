@@ -18,13 +18,13 @@ pub struct StopHandle(Arc<Shared>);
 struct Shared {
     /// An [`Asked`], or 0; it only grows.
     asked: AtomicU8,
-    /// Held while `asked` grows, for those who wait for that.
+    /// Held while `asked` grows, for threads that wait for that.
     lock: Mutex<()>,
     grown: Condvar,
     waker: OnceLock<Arc<Waker>>,
 }
 
-/// What a daemon can be asked for; 0 is nothing.
+/// The ways to stop a daemon; 0 is no stop.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     CleanStop = 1,
@@ -47,7 +47,7 @@ impl StopHandle {
         self.wait(Asked::CleanStop, None);
     }
 
-    /// Waits until an end at once is asked for; returns false if nobody has asked for it within
+    /// Waits until an end at once is asked for; returns false if that does not happen within
     /// `at_most`.
     #[must_use]
     pub fn wait_until_at_once(&self, at_most: Duration) -> bool {
@@ -64,7 +64,8 @@ impl StopHandle {
         self.asked() >= Asked::AtOnce as u8
     }
 
-    /// Who is woken by an ask. Somebody who asked before is seen by [`Self::is_asked`].
+    /// Sets the waker that a stop wakes. A stop that was asked for before shows in
+    /// [`Self::is_asked`].
     pub(super) fn wakes(&self, waker: &Arc<Waker>) {
         // A handle that was used before is woken by its count.
         let _ = self.0.waker.set(Arc::clone(waker));

@@ -25,8 +25,8 @@ fn superblock(bench: &Bench) -> Superblock {
     superblock::read(&cache).unwrap().superblock
 }
 
-/// A served volume with ten dirty blocks that stay dirty as long as `origin` is on, whose cache
-/// device has failed since.
+/// A served volume with ten dirty blocks, whose cache device has failed since. The blocks stay
+/// dirty as long as `origin` is on.
 fn failed_while_dirty(bench: &Bench, origin: &Arc<AtomicBool>) -> Served {
     let cache = Arc::new(AtomicBool::new(false));
     let (wrap_cache, wrap_origin) = (Some(freezing(&cache)), Some(freezing(origin)));
@@ -116,7 +116,7 @@ fn a_failure_that_cannot_be_read_is_not_taken_for_none() {
         let said = refusal.to_string();
         assert!(said.contains(record.to_str().unwrap()) && said.contains("remove it"), "{said}");
     }
-    // A link that leads round can't be read either, by whoever asks.
+    // A link that leads round can't be read by any user.
     std::fs::remove_file(&record).unwrap();
     std::os::unix::fs::symlink(&record, &record).unwrap();
     assert!(matches!(bench.refused(&bench.config()), ServeError::FailureRead(_)));
@@ -197,7 +197,8 @@ fn half_of_a_failed_mirrored_cache_stays_doubted() {
     assert!(matches!(refusal, ServeError::CacheFailed { dirty: 10, .. }), "{refusal}");
 }
 
-/// Cut off after its first write the start would leave a cache that is neither marked nor doubted.
+/// A start that is cut off after its first write would leave a cache that is neither marked nor
+/// doubted.
 #[test]
 fn what_is_to_be_dropped_is_remembered_or_not_begun() {
     let bench = Bench::formatted();
@@ -211,7 +212,7 @@ fn what_is_to_be_dropped_is_remembered_or_not_begun() {
     bench.serve_with(accepting, Hooks::default()).stop();
 }
 
-/// What was clean in a log that ended with a failure may have been written since, past the log.
+/// Clean blocks of a log that ended with a failure may have been written since, past the log.
 #[test]
 fn clean_data_of_a_failed_cache_is_dropped_by_the_operators_word() {
     let bench = Bench::formatted();
@@ -252,8 +253,8 @@ fn a_stop_at_once_marks_a_failed_cache_too() {
     assert!(superblock(&bench).failed);
 }
 
-/// A flush of the origin fails, the one of the start, and the next ones succeed: whoever flushes is
-/// told, else whoever stops the daemon.
+/// The flush of the origin at the start fails, and the next ones succeed. The first client that
+/// flushes is told, else the operator that stops the daemon.
 #[test]
 fn a_flush_that_failed_is_told_by_the_next_flush_or_the_stop() {
     for flushes in [false, true] {
@@ -348,7 +349,7 @@ fn a_start_that_one_device_refuses_does_not_blind_the_guard() {
     served.stop();
 }
 
-/// Somebody who waits for the lock of a device doesn't get it before all is written.
+/// A program that waits for the lock of a device gets it only when all is written.
 #[test]
 fn nobody_else_has_a_device_before_the_stop_has_ended() {
     let bench = Bench::formatted();

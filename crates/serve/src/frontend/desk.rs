@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a front-end may use of the thread that it runs in, while it is being called.
+//! The desk: things of its thread that a front-end may use while it is being called.
 
 use std::time::Instant;
 
@@ -46,13 +46,13 @@ impl Clock {
     }
 }
 
-/// Whether front-ends find no buffers. Those who wait try again at the end of every turn, so that
-/// it is known anew after each.
+/// Whether front-ends find no buffers. Clients that wait try again at the end of every turn, so
+/// that it is known anew after each.
 #[derive(Debug, Default)]
 pub(crate) struct Shortage {
-    /// Somebody was refused since the end of the last turn began.
+    /// A client was refused since the end of the last turn began.
     refused: bool,
-    /// And before.
+    /// A client was refused before that.
     was: bool,
     waiting: Waiting,
 }
@@ -64,7 +64,7 @@ impl Shortage {
         self.waiting.turn_end();
     }
 
-    /// Whether there is one that front-ends have not seen yet.
+    /// Whether there is a shortage that front-ends have not seen yet.
     pub(crate) fn is_news(&self) -> bool {
         self.refused && !self.was
     }
@@ -101,7 +101,7 @@ impl<S: FnMut(Request, bool)> Core for Desk<'_, S> {
     }
 
     fn alloc(&mut self, bytes: u32, origin: OriginId) -> Option<Buf> {
-        // Nobody overtakes a request that is known to wait.
+        // No request overtakes one that is known to wait.
         let first = if self.shortage.waiting.is_wanted(origin) { None } else { self.try_waiting(bytes, origin) };
         let buf = first.or_else(|| self.arena.try_alloc_of(Share::Passing, bytes));
         self.shortage.refused |= buf.is_none();

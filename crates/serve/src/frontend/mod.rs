@@ -36,15 +36,15 @@ pub struct Export {
     pub name: String,
     /// The origin it shows.
     pub origin: OriginId,
-    /// Its size, a multiple of `block_bytes`.
+    /// The size, a multiple of `block_bytes`.
     pub size_bytes: u64,
-    /// What requests must be aligned to: 512 or 4096.
+    /// The alignment of requests: 512 or 4096.
     pub block_bytes: u32,
     /// Whether writes are refused.
     pub read_only: bool,
 }
 
-/// What a front-end may ask of the pump, or of the carrier that it runs in.
+/// The pump, or the carrier, as a front-end that runs in it may use it.
 ///
 /// The buffer budget behind [`Core::alloc`] must be at least [`nbd::BUFFER_BYTES_MIN`], or the
 /// longest request waits forever.
@@ -55,9 +55,12 @@ pub trait Core {
     /// The payload bytes of the buffers given out by [`Core::alloc`].
     fn memory(&mut self) -> &mut dyn Memory;
 
-    /// A buffer of at least `bytes` (a multiple of 4096, at most 1 MiB) for a request to this
-    /// origin: one that may wait for it, else one for a request that ends by itself. `None` when
-    /// the budget of the front-ends is used up: then [`Frontend::room`] is called later.
+    /// Takes a buffer of at least `bytes` (a multiple of 4096, at most 1 MiB) for a request to this
+    /// origin.
+    ///
+    /// The buffer is for a request that may wait for the origin, else for a request that ends by
+    /// itself. `None` when the budget of the front-ends is used up: then [`Frontend::room`] is
+    /// called later.
     fn alloc(&mut self, bytes: u32, origin: OriginId) -> Option<Buf>;
 
     /// A buffer of one share only; of any, where there are no shares.
@@ -65,30 +68,31 @@ pub trait Core {
         self.alloc(bytes, origin)
     }
 
-    /// Whether a request with this buffer may wait for an origin. Of one that may not the answer
-    /// can be [`Frontend::refused`].
+    /// Whether a request with this buffer may wait for an origin. A request that may not can be
+    /// answered by [`Frontend::refused`].
     fn may_wait(&self, _buf: Buf) -> bool {
         true
     }
 
-    /// Bytes of the buffers for requests that end by themselves. One that needs more of them can't
-    /// be such a request.
+    /// Bytes of the buffers for requests that end by themselves. A request that needs more of them
+    /// can't be such a request.
     fn passing_bytes(&self) -> u64 {
         u64::MAX
     }
 
-    /// Gives a buffer of [`Core::alloc`] back; whoever waits for one is called.
+    /// Gives a buffer of [`Core::alloc`] back; front-ends that wait for one are called.
     fn free(&mut self, buf: Buf);
 
-    /// Gives one back that was of no use, as others with it were not to be had. Nobody is called:
-    /// there is no more room than before, and who waits for all of them would call himself for
-    /// ever.
+    /// Gives a buffer back that was of no use, as others with it were not to be had.
+    ///
+    /// No front-end is called. There is no more room than before, and a request that waits for all
+    /// of them would call itself for ever.
     fn put_back(&mut self, buf: Buf) {
         self.free(buf);
     }
 
-    /// Whether somebody waits for buffers, of whatever front-end: then who holds some without need
-    /// is in the way.
+    /// Whether a request of any front-end waits for buffers. Then buffers that are held without
+    /// need are in the way.
     fn is_short(&self) -> bool {
         false
     }
@@ -109,7 +113,7 @@ pub trait Core {
     /// half to tell its front-ends apart.
     fn submit(&mut self, request: Request);
 
-    /// Hands on a request of a front-end in another thread, whose arena the buffer is of, and
+    /// Hands on a request of a front-end in another thread, to whose arena the buffer belongs, and
     /// whether it may wait for an origin.
     fn submit_carried(&mut self, request: Request, _may_wait: bool) {
         self.submit(request);
@@ -132,7 +136,7 @@ impl TokenRange {
         (index < self.count).then(|| Token(self.first + index))
     }
 
-    /// The place of `token` in the range; `None` if it belongs to somebody else.
+    /// The place of `token` in the range; `None` if it lies outside.
     #[must_use]
     pub fn index(self, token: Token) -> Option<usize> {
         token.0.checked_sub(self.first).filter(|&index| index < self.count)
@@ -141,10 +145,10 @@ impl TokenRange {
 
 /// A protocol that clients speak.
 pub trait Frontend {
-    /// Where clients find it.
+    /// The address at which clients find the front-end.
     fn uri(&self) -> String;
 
-    /// Where clients find this volume; `None` if they don't find it here.
+    /// The address at which clients find this volume; `None` if they don't find it here.
     fn uri_of(&self, _export: &Export) -> Option<String> {
         None
     }
@@ -178,17 +182,20 @@ pub trait Frontend {
     /// [`Share::Waiting`]. Does not submit.
     fn refused(&mut self, id: RequestId, core: &mut dyn Core);
 
-    /// That was all that the engine has answered for now: a front-end that does better to see
-    /// several answers together acts on them here. Does not submit.
+    /// Acts on the answers of the engine, which are all here for now.
+    ///
+    /// It is for a front-end that does better to see several answers together. It does not submit.
     fn replied(&mut self, _core: &mut dyn Core) {}
 
-    /// Buffers were freed by somebody else: [`Core::alloc`] may succeed again.
+    /// Notes that buffers were freed elsewhere: [`Core::alloc`] may succeed again.
     fn room(&mut self, core: &mut dyn Core);
 
-    /// The end of a turn of the loop: sends what is queued (one system call per connection), goes
-    /// on with clients that had to wait, which may submit, and watches timeouts. `true`: there is
-    /// more to do, or something was submitted, or what [`Frontend::starting`] says has changed;
-    /// don't wait for events before the next `turn_end`.
+    /// Ends a turn of the loop.
+    ///
+    /// It sends queued output (one system call per connection), and watches timeouts. It goes on
+    /// with clients that had to wait, which may submit. `true`: don't wait for events before the
+    /// next `turn_end`. Either there is more to do, or something was submitted, or
+    /// [`Frontend::starting`] has changed.
     fn turn_end(&mut self, now: Time, registry: &Registry, core: &mut dyn Core) -> bool;
 
     /// When `turn_end` wants to be called at the latest.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How front-ends cut long requests, and what they call the pieces.
+//! Cuts long requests into pieces, and gives the pieces their ids.
 //!
-//! A request is cut at multiples of 1 MiB from the start of its first block, so that each piece has
-//! a buffer of at most 1 MiB and no block is in two pieces. An id is the piece's connection, its
+//! A request is cut at multiples of 1 MiB from the start of its first block. So each piece has a
+//! buffer of at most 1 MiB, and no block is in two pieces. An id is the piece's connection, its
 //! request's place there, and its number; [`super::Core::submit`] leaves it 32 bits.
 
 use flashfront_engine::{BLOCK_BYTES, REQUEST_BYTES_MAX, RequestId};
@@ -14,7 +14,8 @@ pub(in crate::frontend) const PIECES_MAX: usize = 1 << PIECE_BITS;
 /// Requests that a connection may have.
 pub(in crate::frontend) const PLACES_MAX: usize = 1 << PLACE_BITS;
 
-/// What a request name is made of: which connection, which of its requests, which piece.
+/// The parts of a piece's id: the connection, the place of the request there, the number of the
+/// piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::frontend) struct PieceId {
     pub(in crate::frontend) connection: u16,
@@ -67,12 +68,12 @@ impl Piece {
         (offset % BLOCK_BYTES + u64::from(len)).div_ceil(REQUEST_BYTES_MAX) as u16
     }
 
-    /// Where its payload starts in its buffer.
+    /// The place in its buffer where the payload starts.
     pub(in crate::frontend) fn buf_offset(self) -> u32 {
         (self.offset % BLOCK_BYTES) as u32
     }
 
-    /// What its buffer must hold: all blocks it touches.
+    /// Bytes of its buffer, which holds all blocks that it touches.
     pub(in crate::frontend) fn buf_bytes(self) -> u32 {
         (self.buf_offset() + self.len).next_multiple_of(BLOCK_BYTES as u32)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A client's stay, for the log of `flashfront -v serve`: who comes, to which volume, for how long,
-//! with how much.
+//! A client's stay, for the log of `flashfront -v serve`: the client, the volume, the time, and the
+//! bytes.
 //!
 //! The end is told when a [`Visit`] is dropped, so that no way to part with a client can forget it.
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub(in crate::frontend) struct Visit {
     /// The front-end and its address.
     place: String,
-    /// What is known of the client.
+    /// The client, as far as it is known.
     who: String,
     volume: Option<String>,
     began: Instant,
@@ -49,7 +49,7 @@ impl Visit {
         self.sent += bytes;
     }
 
-    /// What there is to say at the end.
+    /// Returns the sentence for the end.
     fn end(&self, stayed: Duration) -> String {
         let Self { place, who, received, sent, .. } = self;
         let volume = self.volume.as_ref().map_or_else(|| "no volume".to_owned(), |name| format!("volume {name}"));

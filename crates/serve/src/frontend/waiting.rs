@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each origin has of the buffers for requests that may wait, and for which of them such
+//! Counts each origin's buffers for requests that may wait, and notes for which origins such
 //! requests wait.
 //!
-//! An origin that answers nothing leaves buffers for the others: its first always, and an eighth of
-//! all of them for all others together. One that is alone has all. (A larger part would be too much
-//! for the longest read, which takes five sixths of the smallest share.)
+//! An origin that answers nothing leaves buffers for the others. It leaves them their first one
+//! always, and an eighth of all buffers for all others together. An origin that is alone has all.
+//! (A larger part would be too much for the longest read, which takes five sixths of the smallest
+//! share.)
 
 use std::collections::HashMap;
 
@@ -13,12 +14,12 @@ use flashfront_engine::{Buf, OriginId};
 /// Origins, by their numbers; a cache has 16 at most.
 const ORIGINS_MAX: usize = 64;
 
-/// Who has what, and who wants some.
+/// The buffers of each origin, and the origins that lack some.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     bytes: HashMap<OriginId, u64>,
     owners: HashMap<Buf, (OriginId, u32)>,
-    /// Origins, as bits, for which somebody was refused since the end of the last turn began, and
+    /// Origins, as bits, for which a request was refused since the end of the last turn began, and
     /// before.
     refused: u64,
     was: u64,
@@ -43,8 +44,8 @@ impl Waiting {
         (self.refused | self.was) & bit(origin) != 0
     }
 
-    /// Whether an origin may have so many bytes more, where all together may have `most`, and there
-    /// are so many others.
+    /// Whether an origin may have this many bytes more. All origins together may have `most`, and
+    /// there are `others` beside this one.
     pub(super) fn is_left(&self, origin: OriginId, bytes: u32, most: u64, others: u64) -> bool {
         let own = self.bytes.get(&origin).copied().unwrap_or(0);
         let kept = most / 8 / others.max(1);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading the history: what may be asked for, and the answer.
+//! Reading the history: questions and answers.
 //!
 //! The finest resolution that covers the range is chosen. An answer copies at most 1,440 values of
-//! some forty series, so that whoever records waits for microseconds only.
+//! some forty series, so that a recorder waits for microseconds only.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use super::ring::Ring;
 use super::series::{TRAFFIC_WIDTH, WHOLE, traffic_names};
 use super::{History, NS_PER_S, RANGE_MAX, VOLUMES_MAX, Value};
 
-/// What is asked of the history.
+/// A question to the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     /// How far back.
     pub range: Duration,
-    /// Of which volume; none: of the daemon.
+    /// The volume; none: the daemon.
     pub volume: Option<String>,
-    /// Only steps from this number on: what an earlier answer said in `next`.
+    /// The first step to be told: an earlier answer said it in `next`.
     pub from: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ pub enum Refused {
     /// The question makes no sense.
     #[error("{0}")]
     Question(String),
-    /// There is no such series.
+    /// The history has no such series.
     #[error("{0}")]
     Volume(String),
     /// The daemon does not serve yet.
@@ -80,7 +80,7 @@ pub struct HistoryReport {
     pub next: u64,
     /// When the last value's step ended, in milliseconds since 1970.
     pub end_unix_ms: u64,
-    /// Whose series these are, if not the daemon's.
+    /// The volume of the series; none: the daemon.
     pub volume: Option<String>,
     /// Name and values, the oldest one first.
     #[serde(serialize_with = "as_map")]
@@ -96,7 +96,8 @@ fn as_map<S: Serializer>(series: &[(&'static str, Vec<Value>)], to: S) -> Result
 }
 
 impl History {
-    /// What was recorded. `now` is by the daemon's clock, `unix` the same moment since 1970.
+    /// Returns the recorded series. `now` is by the daemon's clock, `unix` the same moment since
+    /// 1970.
     ///
     /// # Errors
     /// [`Refused::Volume`].
@@ -127,7 +128,7 @@ impl History {
         })
     }
 
-    /// The place of a volume among those that are followed.
+    /// Returns the place of a volume among those that are followed.
     fn followed(&self, name: &str) -> Result<usize, Refused> {
         let at = self.volumes.iter().position(|it| it == name);
         at.ok_or_else(|| {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A ring of the history: the newest steps of one length, each a row of values.
 //!
-//! Rows are numbered by the time at which their step began, in steps. Steps during which nobody
-//! recorded are rows of nothing. Memory is asked for once; the kernel gives pages of it as rows
-//! come.
+//! Rows are numbered by the time at which their step began, in steps. Steps without a record are
+//! empty rows. Memory is asked for once; the kernel gives pages of it as rows come.
 
 use flashfront_engine::Time;
 
@@ -16,7 +15,7 @@ pub(super) struct Ring {
     step_ns: u64,
     rows_max: usize,
     width: usize,
-    /// All rows, one behind the other; in turn once there are `rows_max`.
+    /// The rows, one behind the other; in turn once there are `rows_max`.
     values: Vec<Value>,
     /// The number of the first row that there ever was, and of the step that is running.
     begin: u64,
@@ -56,7 +55,7 @@ impl Ring {
         self.step_ns / NS_PER_S
     }
 
-    /// How much time the ring covers when it is full.
+    /// The seconds that the ring covers when it is full.
     pub(super) const fn covers_s(&self) -> u64 {
         self.step_s() * self.rows_max as u64
     }
@@ -75,7 +74,7 @@ impl Ring {
         if step <= self.end {
             return;
         }
-        // At the end of these nobody recorded.
+        // Steps that ended without a record.
         let missed = step - 1 - self.end;
         if missed < self.rows_max as u64 {
             (0..missed).for_each(|_| self.push(&vec![Value::NONE; self.width]));
@@ -112,7 +111,7 @@ impl Ring {
         self.end += 1;
     }
 
-    /// Where the row of that number begins, which is or was there.
+    /// The place of the row with that number, which is or was there.
     const fn place(&self, number: u64) -> usize {
         ((number - self.begin) as usize % self.rows_max) * self.width
     }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The series of the history: their names, and how each follows from two moments.
 //!
-//! A name says the unit last. What is counted becomes a rate by the second; what is held is told as
-//! it was at the end of the step; a share is that of the step. [`TRAFFIC`] is there for the daemon
-//! and for each volume, [`WHOLE`] for the daemon alone.
+//! A name says the unit last. A counter becomes a rate by the second. A level is told as it was at
+//! the end of the step. A share is that of the step. [`TRAFFIC`] is there for the daemon and for
+//! each volume, [`WHOLE`] for the daemon alone.
 
 use flashfront_engine::{BLOCK_BYTES, Counters};
 
 use super::{Fresh, Value};
 use crate::latency::{Kind, Summary};
 
-/// What clients did to one volume since the start, and what is left of that.
+/// The traffic of one volume since the start, and its present levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Requests by kind, in the order of [`Kind::ALL`].
@@ -39,10 +39,10 @@ impl Traffic {
     }
 }
 
-/// What there is once in a daemon.
+/// Figures of the daemon as a whole.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Whole {
-    /// What only grows.
+    /// The counters.
     pub counters: Counters,
     /// Blocks in the cache.
     pub blocks_cached: u64,
@@ -55,7 +55,7 @@ pub struct Whole {
     /// Clients connected.
     pub clients: u64,
     /// The share of the blocks read that a cache of half, the same, twice and four times the size
-    /// would have; none while that is not known.
+    /// would have. Some are not known yet.
     pub what_if: [Option<f64>; 4],
 }
 
@@ -73,7 +73,7 @@ impl Whole {
 pub struct Moment {
     /// The daemon.
     pub whole: Whole,
-    /// All volumes; the history follows the first ones.
+    /// The volumes; the history follows the first ones.
     pub volumes: Vec<Traffic>,
 }
 
@@ -86,13 +86,13 @@ impl Moment {
 
 /// How a value follows from how it was at the begin and at the end of a step.
 pub(super) enum Spec<T> {
-    /// So many by the second.
+    /// A count by the second.
     Rate(fn(&T) -> u64),
-    /// As it is at the end.
+    /// A level at the end of the step.
     Level(fn(&T) -> u64),
-    /// A part of a whole, 0 to 1, of what was counted in the step.
+    /// A part of a whole that was counted in the step, 0 to 1.
     Share(fn(&T) -> [u64; 2]),
-    /// As it is at the end, if it is known.
+    /// A level at the end of the step, if it is known.
     Known(fn(&T) -> Option<f64>),
 }
 
@@ -111,7 +111,7 @@ impl<T> Spec<T> {
     }
 }
 
-/// What there is of the daemon, and of each volume.
+/// The series of the daemon, and of each volume.
 pub(super) const TRAFFIC: [(&str, Spec<Traffic>); 9] = [
     ("read_bytes_per_s", Spec::Rate(|it| it.bytes[Kind::Hit as usize] + it.bytes[Kind::Miss as usize])),
     ("written_bytes_per_s", Spec::Rate(|it| it.bytes[Kind::Write as usize])),
@@ -124,7 +124,7 @@ pub(super) const TRAFFIC: [(&str, Spec<Traffic>); 9] = [
     ("origin_errors_per_s", Spec::Rate(|it| it.origin_errors)),
 ];
 
-/// How long requests of each kind took, behind those of [`TRAFFIC`].
+/// The durations of each kind of request, which come after [`TRAFFIC`].
 pub(super) const LATENCIES: [[&str; 3]; 4] = [
     ["hit_p50_us", "hit_p99_us", "hit_max_us"],
     ["miss_p50_us", "miss_p99_us", "miss_max_us"],
@@ -132,7 +132,7 @@ pub(super) const LATENCIES: [[&str; 3]; 4] = [
     ["flush_p50_us", "flush_p99_us", "flush_max_us"],
 ];
 
-/// What there is of the daemon alone.
+/// The series of the daemon alone.
 pub(super) const WHOLE: [(&str, Spec<Whole>); 22] = [
     ("hit_ratio", Spec::Share(|it| [it.counters.read_hits, it.counters.read_hits + it.counters.read_misses])),
     ("cached_bytes", Spec::Level(|it| it.blocks_cached * BLOCK_BYTES)),

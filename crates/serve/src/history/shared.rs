@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The history between two threads: the daemon's loop records, the HTTP port reads.
 //!
-//! The loop never waits for a reader: if somebody reads this moment, it records in its next turn.
+//! The loop never waits for a reader: if the history is being read at this moment, it records in
+//! its next turn.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -24,7 +25,7 @@ impl SharedHistory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets `record` record, unless somebody reads. Returns what it returns.
+    /// Lets `record` record, unless the history is being read. Returns its result.
     pub(crate) fn record<T>(&self, record: impl FnOnce(&mut History) -> T) -> Option<T> {
         let mut history = self.0.try_lock().ok()?;
         history.as_mut().map(|(history, _)| record(history))

@@ -10,7 +10,7 @@ fn s(seconds: u64) -> Time {
     Time(seconds * NS_PER_S)
 }
 
-/// After `hits` hits of 4 KiB of each of `volumes` volumes.
+/// The moment after `hits` hits of 4 KiB of each of `volumes` volumes.
 fn after(hits: u64, volumes: usize) -> Moment {
     let traffic = Traffic { requests: [hits, hits, 0, 0], bytes: [hits * 4096, 0, 0, 0], ..Traffic::default() };
     let counters = Counters { read_hits: hits * 3, read_misses: hits, ..Counters::default() };
@@ -77,12 +77,12 @@ fn each_resolution_tells_the_same_of_the_same_time() {
         assert!(near(&known("hits_per_s"), 2.0) && near(&known("misses_per_s"), 2.0), "{range}");
         assert!(near(&known("read_bytes_per_s"), 8192.0), "{range}");
         assert!(near(&known("request_hit_ratio"), 0.5) && near(&known("hit_ratio"), 0.75), "{range}");
-        // What is held is told as it is at the end: 1800 blocks.
+        // A level is told as it is at the end: 1800 blocks.
         assert_eq!(known("cached_bytes").last(), Some(&(1800.0 * 4096.0)), "{range}");
         for name in ["hit_p50_us", "hit_p99_us", "hit_max_us"] {
             assert!(known(name).iter().all(|it| (it - 1000.0).abs() < 70.0), "{range} {name}");
         }
-        // Of what did not happen nothing is said.
+        // Kinds of requests that did not happen have no figures.
         assert!(known("flush_p99_us").is_empty() && !known("hit_p99_us").is_empty());
         let of_one = read(&history, &format!("range={range}&volume=v1"), 1800);
         assert!(
@@ -95,7 +95,7 @@ fn each_resolution_tells_the_same_of_the_same_time() {
 
 #[test]
 fn nothing_is_recorded_before_the_start_nor_in_gaps() {
-    // Nobody recorded at the ends of seconds 4 to 6.
+    // The ends of seconds 4 to 6 have no record.
     let history = lived(1, (1..=3).chain(7..=9));
     let report = read(&history, "range=12s", 9);
     let expected = [-1.0, -1.0, -1.0, 1.0, 1.0, 1.0, -1.0, -1.0, -1.0, 1.0, 1.0, 1.0];
@@ -126,7 +126,7 @@ fn who_asks_again_gets_what_is_new() {
     let report = read(&history, &format!("range=10m&from={next}"), 31);
     assert_eq!((report.first, report.next), (30, 31));
     assert!(near(&values(&report, "hits_per_s"), 10.0));
-    // A number of a daemon that ran before, or one that is long gone, does no harm.
+    // A number of an earlier daemon, or a number that is long gone, does no harm.
     assert_eq!(read(&history, "range=10m&from=99999", 31).series[0].1.len(), 0);
     assert_eq!(read(&history, "range=10m&from=0", 31).series[0].1.len(), 31);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a request was meant for this port: the check against DNS rebinding.
+//! Checks that a request was meant for this port, against DNS rebinding.
 //!
 //! A page of a stranger can make a browser ask this port if the stranger's name suddenly means
-//! 127.0.0.1. The browser then names the stranger's host. So only names that nobody else can own
+//! 127.0.0.1. The browser then names the stranger's host. So only names that a stranger can't own
 //! are answered: `localhost`, loopback addresses, and the address that the port listens at. Where
 //! the port is open to other machines (`--insecure`), their scrapers may call this machine by any
 //! name, for `/metrics` and `/healthz` alone. A client that names no host is no browser.
@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderMap, Uri, header};
 
-/// A request that was meant for somebody else.
+/// The request was meant for another host.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "this port is not called {named:?}: ask http://localhost:{port} or http://{listens}; a name that others can own is not \
@@ -46,7 +46,7 @@ fn is_ours(host: &str, listens: SocketAddr) -> bool {
     let bare = name.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(name);
     bare.parse::<IpAddr>().is_ok_and(|address| {
         let address = address.to_canonical();
-        // One that listens at all addresses has them all, and an address is no name that could be
+        // A port that listens at all addresses has them all. An address is no name that could be
         // made to mean another.
         address.is_loopback() || address == listens.ip().to_canonical() || listens.ip().is_unspecified()
     })

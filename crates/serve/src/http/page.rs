@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The dashboard: one document with its style and its script inside, and nothing from anywhere
-//! else.
+//! The dashboard: one document with its style and its script inside.
 //!
 //! The parts are in `page/`. Each answer has a number of its own that the style and the script
-//! carry, so that a browser runs nothing else, whatever a volume is called.
+//! carry. So a browser runs nothing else, whatever a volume is called.
 
 use std::sync::LazyLock;
 
@@ -12,7 +11,7 @@ use axum::response::{Html, IntoResponse, Response};
 
 const DOCUMENT: &str = include_str!("page/dashboard.html");
 const STYLE: &str = include_str!("page/dashboard.css");
-/// In the order in which they need each other.
+/// The scripts, in the order in which they need each other.
 const SCRIPTS: [&str; 4] = [
     include_str!("page/figures.js"),
     include_str!("page/chart.js"),

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The connections of the HTTP port: few at a time, and none of a client that asks for nothing.
 //!
-//! Each takes a descriptor, and those are few (1024 as a rule): whoever reaches the port could keep
-//! NBD's clients out, as axum by itself takes any number and waits for them for ever (tests:
-//! `http::tests`, and `who_asks_for_nothing_over_http_keeps_nobody_out`). When all places are
-//! taken, the client that is idle for longest makes room for a new one at once ([`Places`]).
+//! Each connection takes a descriptor, and those are few (1024 as a rule). axum by itself takes any
+//! number of connections and waits for them for ever. So a client of the port could keep NBD's
+//! clients out (tests: `http::tests`, and `who_asks_for_nothing_over_http_keeps_nobody_out`). When
+//! all places are taken, the client that is idle for longest makes room for a new one at once
+//! ([`Places`]).
 
 use std::io;
 use std::pin::Pin;
@@ -163,7 +164,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// What waits for the client waits no longer than it may take, nor when the place is needed.
+    /// Gives up when the client takes longer than it may, or when its place is needed.
     fn in_time<T>(&mut self, polled: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         match polled {
             Poll::Pending if Pin::new(&mut self.closed).poll(cx).is_ready() => {

@@ -64,7 +64,8 @@ fn who_asks_for_nothing_is_left() {
     }
 }
 
-/// However many say nothing and however long they stay, whoever asks is answered at once.
+/// Clients that ask are answered at once, however many others say nothing and however long they
+/// stay.
 #[test]
 fn clients_that_say_nothing_hold_up_nobody() {
     let (http, ..) = port(Duration::from_secs(100_000));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counts of durations, in buckets whose width grows with what they hold.
+//! Counts of durations, in buckets whose width grows with the durations in them.
 //!
-//! Eight buckets of equal width for each power of two: a percentile, the middle of its bucket, is
-//! wrong by a sixteenth (6.25 %) at most (test: `percentiles_are_near_the_exact_ones`), below 256
-//! ns by 16 ns. Durations beyond 550 s fall into the last bucket. The longest one is kept as it is.
+//! Each power of two has eight buckets of equal width. A percentile is the middle of its bucket. So
+//! it is wrong by a sixteenth (6.25 %) at most (test: `percentiles_are_near_the_exact_ones`), and
+//! below 256 ns by 16 ns. Durations beyond 550 s fall into the last bucket. The longest one is kept
+//! as it is.
 
 /// Buckets: from 0 to 2^39 ns.
 const BUCKETS: usize = 256;
@@ -75,12 +76,12 @@ impl Counts {
     }
 }
 
-/// What people want to know of many durations.
+/// A summary of many durations, for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Half of them took this long at most; 0 if there are none.
     pub p50_ns: u64,
-    /// Of 100, 99 took this long at most.
+    /// The time that 99 of 100 took at most.
     pub p99_ns: u64,
     /// The longest one.
     pub max_ns: u64,
@@ -105,7 +106,7 @@ impl Summary {
                 before >= rank
             };
             let bucket = buckets.iter().position(reached)?;
-            // Nobody took longer than the longest one.
+            // No duration is longer than the longest one.
             Some((begin_of(bucket).midpoint(begin_of(bucket + 1))).min(max_ns))
         };
         Self { p50_ns: percentile(50).unwrap_or(0), p99_ns: percentile(99).unwrap_or(0), max_ns, count }
@@ -124,7 +125,7 @@ mod tests {
             let (begin, end) = (begin_of(bucket), begin_of(bucket + 1));
             assert!(begin < end);
             assert_eq!((bucket_of(begin), bucket_of(end - 1)), (bucket, bucket));
-            // No wider than an eighth of what it holds.
+            // The bucket is no wider than an eighth of its durations.
             assert!(bucket < STEPS as usize || (end - begin) * STEPS <= begin, "bucket {bucket}: {begin} to {end}");
         }
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);

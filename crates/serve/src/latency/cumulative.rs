@@ -28,7 +28,7 @@ pub const BOUNDS_NS: [u64; 21] = [
     30_000_000_000,
 ];
 
-/// Of each fine bucket: the first of ours that may hold what is in it. No fine one lies in more
+/// The first of our buckets that may hold durations of each fine bucket. No fine one lies in more
 /// than two of ours.
 const FIRST: [u8; 256] = {
     let mut first = [0; 256];
@@ -48,7 +48,8 @@ const FIRST: [u8; 256] = {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cumulative {
     buckets: [u64; BOUNDS_NS.len() + 1],
-    /// With 64 bits it would be full after half a year of a thousand requests in flight.
+    /// The sum of all durations. With 64 bits it would be full after half a year of a thousand
+    /// requests in flight.
     sum_ns: u128,
 }
 

@@ -12,19 +12,19 @@ use super::{Counts, Summary};
 #[derive(Debug)]
 pub struct Recent {
     span_ns: u64,
-    /// By the span's number, in turn.
+    /// The spans by their number, in turn.
     ring: Vec<Option<Span>>,
     /// The place of the newest span, and when it is over.
     newest: usize,
     ends: Time,
 }
 
-/// What an observer of a ring has counted already.
+/// The part of a ring that an observer has counted already.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The newest span at that time.
     number: u64,
-    /// What the span had counted.
+    /// The counts of the span at that time.
     counts: Box<Counts>,
 }
 
@@ -36,7 +36,7 @@ struct Span {
 }
 
 impl Recent {
-    /// A ring of so many spans of that length.
+    /// Makes a ring of `spans` spans of this length.
     ///
     /// # Panics
     /// Without any span, or if they have no length.
@@ -88,7 +88,7 @@ impl Recent {
         }
     }
 
-    /// What ended in the spans up to `now` that the ring holds.
+    /// Summarizes the requests that ended in the spans up to `now` that the ring holds.
     #[must_use]
     pub fn summary(&self, now: Time) -> Summary {
         let number = now.0 / self.span_ns;

@@ -66,7 +66,7 @@ fn sample(line: &str) -> Sample {
     Sample { name: name.to_owned(), labels, value: value.parse().expect("a number") }
 }
 
-/// What a name may end with besides the family's name.
+/// Returns the suffixes that a name may have behind the family's name.
 fn suffixes(kind: &str) -> &'static [&'static str] {
     match kind {
         "counter" => &["_total"],

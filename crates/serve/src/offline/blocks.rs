@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which block is in which slot of a lane, compact enough for caches of terabytes.
+//! The blocks of a lane by slot, compact enough for caches of terabytes.
 //!
-//! [`Slots`] is a table by slot, of 12 bytes each; [`Blocks`] finds its blocks by their keys too,
-//! with 6 to 17 bytes more for each that is there. (In trees, as this was, a block took 73 bytes,
-//! and those of all lanes were in RAM at once: 18 GiB for a full cache of 1 TiB.)
+//! [`Slots`] is a table by slot, of 12 bytes each. [`Blocks`] finds its blocks by their keys too,
+//! with 6 to 17 bytes more for each block. In trees, as this was before, a block took 73 bytes, and
+//! the blocks of all lanes were in RAM at once. A full cache of 1 TiB took 18 GiB.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -25,9 +25,9 @@ pub(super) struct Live {
     pub(super) key: Key,
     pub(super) slot: u32,
     pub(super) dirty: bool,
-    /// Perhaps superseded by what is lost: see `salvage`. Never set by a walk.
+    /// The block may be superseded by something lost: see `salvage`. A walk never sets it.
     pub(super) older: bool,
-    /// As many low bits of the checksum as are known.
+    /// The low bits of the checksum that are known.
     pub(super) checksum: u32,
     pub(super) checksum_mask: u32,
 }
@@ -64,7 +64,7 @@ impl Slots {
         self.get(slot).is_some_and(|live| live.key == key)
     }
 
-    /// Puts a block into its slot, in place of what is there.
+    /// Puts a block into its slot, in place of the present one.
     pub(super) fn put(&mut self, live: Live) {
         let flag = |is: bool, flag: u64| if is { flag } else { 0 };
         let short = live.checksum_mask != u32::MAX;
@@ -109,9 +109,10 @@ pub(super) struct Blocks {
     /// The slots of all blocks but the displaced ones.
     by_key: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// Blocks in whose slots others were found, though nothing says that they left the cache. A
-    /// checkpoint may have both, as it is written while the cache is used; then the log says that
-    /// the segment was freed. In the end there is none unless something is damaged.
+    /// Blocks in whose slots others were found, though nothing says that they left the cache.
+    ///
+    /// A checkpoint may have both, as it is written while the cache is used. Then the log says that
+    /// the segment was freed. In the end this is empty unless something is damaged.
     displaced: BTreeMap<Key, Live>,
 }
 
@@ -164,7 +165,7 @@ impl Blocks {
         }
     }
 
-    /// So many blocks from this one on are no longer in the cache.
+    /// Removes a number of blocks from `first` on: they are no longer in the cache.
     pub(super) fn remove_range(&mut self, first: Key, blocks: u32) {
         let end = first.block.0 + u64::from(blocks);
         let key = |block| Key { block: Block(block), ..first };
@@ -177,7 +178,7 @@ impl Blocks {
         }
     }
 
-    /// These slots hold nothing any more.
+    /// Frees slots, which hold no block any more.
     pub(super) fn free(&mut self, slots: Range<u32>) {
         let gone: Vec<Key> = self.slots.range(slots.clone()).map(|live| live.key).collect();
         gone.into_iter().for_each(|key| self.remove(key));
@@ -191,7 +192,7 @@ impl Blocks {
         }
     }
 
-    /// All that is dirty is [`older`](Live::older).
+    /// Makes all dirty blocks [`older`](Live::older).
     pub(super) fn make_older(&mut self) {
         self.slots.update(|live| Some(Live { older: live.older || live.dirty, ..live }));
         self.displaced.values_mut().for_each(|live| live.older |= live.dirty);

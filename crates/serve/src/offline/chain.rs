@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The headers of a segment, as they must be for the blocks that are kept in it.
 //!
-//! Reclaim and `check` go from header to header. Where one is damaged, or does not describe what is
-//! behind it, another is written in its place: what is kept by its entry, the rest as dead. Its
-//! number is between those of its neighbours, and its epoch 0 is no opening's, so that no replay
+//! Reclaim and `check` go from header to header. A header that is damaged, or does not describe the
+//! blocks behind it, is replaced. The new one has the entries of kept blocks, and the rest as dead.
+//! Its number is between those of its neighbours. Its epoch 0 is no opening's, so that no replay
 //! takes it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use flashfront_engine::format::{COMMIT_ENTRIES_MAX, CommitHeader, Entry, NO_SLOT
 use super::blocks::{Live, Slots};
 use super::reader::Reader;
 
-/// What becomes of a segment.
+/// The new headers of a segment.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     /// Headers to be written.
@@ -38,8 +38,7 @@ impl Reader<'_> {
         let mut slot = first;
         while held.range(slot..end).next().is_some() {
             if held.get(slot).is_some() {
-                // The header before leads into the middle of data: it isn't the one that belongs
-                // there.
+                // The header before leads into the middle of data, so it doesn't belong there.
                 let Some(link) = links.pop() else { break };
                 unfit.insert(link.slot);
                 slot = link.slot;
@@ -62,8 +61,8 @@ impl Reader<'_> {
         Chain { rebuilt, last_seq }
     }
 
-    /// The slot where the commit behind a header at `slot` ends: at the next header, or behind the
-    /// last kept block, but never at a kept block.
+    /// Finds the slot where the commit behind a header at `slot` ends: at the next header, or
+    /// behind the last kept block. It never ends at a kept block.
     fn rebuilt_end(&self, lane: u32, slot: u32, end: u32, held: &Slots, unfit: &BTreeSet<u32>) -> u32 {
         let most = end.min(slot + 1 + COMMIT_ENTRIES_MAX as u32);
         let free = |at: &u32| held.get(*at).is_none();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Is the cache what it should be? Reads every live structure and every cached block.
+//! Checks a cache: reads every live structure and every cached block.
 //!
-//! Both superblocks, checkpoint heads and bodies, the log since, the header of each commit that
-//! holds a live block, and the data of each live block, in the order of the device. A flipped bit
-//! in any of them is found (test: `any_flipped_bit_is_found`). Nothing is written.
+//! It reads both superblocks, checkpoint heads and bodies, and the log since. Then it reads the
+//! header of each commit with a live block, and the data of each live block, in the order of the
+//! device. A flipped bit in any of them is found (test: `any_flipped_bit_is_found`). Nothing is
+//! written.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,10 +22,10 @@ use super::walk::{LaneWalk, looks};
 use crate::config::Size;
 use crate::superblock::{self, CopyError, SuperblockReadError};
 
-/// What a check found.
+/// The report of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
-    /// Nothing is damaged.
+    /// Whether nothing is damaged.
     pub ok: bool,
     /// The cache device.
     #[serde(serialize_with = "super::shown::shown")]
@@ -42,11 +43,12 @@ pub struct CheckReport {
     pub blocks_dirty: u64,
     /// Commits that the next start will replay.
     pub commits_to_replay: u64,
-    /// Lanes whose log ends in a commit that a crash cut short: normal, and dropped by replay.
+    /// Lanes whose log ends in a commit that a crash cut short. That is normal, and replay drops
+    /// it.
     pub torn_lanes: Vec<u32>,
-    /// Blocks whose data was verified.
+    /// Blocks with verified data.
     pub blocks_verified: u64,
-    /// What is damaged.
+    /// The damage.
     pub damage: Vec<Damage>,
 }
 
@@ -71,8 +73,8 @@ pub enum CheckError {
 }
 
 impl CheckError {
-    /// The error as a report, if it speaks of what the device holds: for scripts, which want one
-    /// form for all that a check can find. `None` if the device could not be opened at all.
+    /// Returns the error as a report, if it is about the content of the device: scripts want one
+    /// form for all findings. `None` if the device could not be opened at all.
     #[must_use]
     pub fn report(&self, cache: &Path) -> Option<CheckReport> {
         let damage = match self {
@@ -106,7 +108,7 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckRep
 #[derive(Debug, Default)]
 pub(super) struct Checked {
     pub(super) report: CheckReport,
-    /// Of each lane the segments in which the log was to go on.
+    /// The segments of each lane in which the log was to go on.
     pub(super) open: Vec<Vec<u32>>,
 }
 
@@ -200,8 +202,7 @@ fn verify_lane(reader: &mut Reader<'_>, walk: &LaneWalk, looked: &mut dyn FnMut(
     verified
 }
 
-/// What the headers of a segment say of its slots; headers that should be there and are not are
-/// damage.
+/// Returns what the headers of a segment say of its slots; missing headers are damage.
 fn headers(reader: &mut Reader<'_>, walk: &LaneWalk, segment: &Segment, last_live: u32) -> BTreeMap<u32, (Key, u32)> {
     let number = segment.first_slot / reader.superblock.segment_blocks;
     let last_seq = walk.last_seq.get(number as usize).copied().unwrap_or(0);

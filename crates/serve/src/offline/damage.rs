@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-/// What is damaged.
+/// The kind of a damaged structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -23,18 +23,18 @@ pub enum DamageKind {
 /// A damaged place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Damage {
-    /// What is damaged.
+    /// The damaged structure.
     pub kind: DamageKind,
     /// First byte on the cache device.
     pub offset: u64,
     /// The volume that the block belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
-    /// Its first sector there.
+    /// The first sector of the block there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lba: Option<u64>,
-    /// What should be there.
+    /// The content that should be there.
     pub expected: String,
-    /// What is there.
+    /// The content that is there.
     pub found: String,
 }

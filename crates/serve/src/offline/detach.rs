@@ -22,7 +22,7 @@ use crate::stale::{self, Verdict};
 use crate::superblock::{self, SuperblockReadError};
 use crate::uuid::uuid_text;
 
-/// What was detached.
+/// The report of a detach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DetachReport {
     /// Named the cache.
@@ -60,7 +60,7 @@ pub enum DetachError {
     Pairing {
         /// The cache device.
         cache: PathBuf,
-        /// What is wrong.
+        /// The fault of the pair.
         error: PairingError,
     },
     /// The cache belongs to another origin.
@@ -72,7 +72,7 @@ pub enum DetachError {
         cache: PathBuf,
         /// The volume's name.
         expected: String,
-        /// Its size.
+        /// The size of the cache.
         size: Size,
     },
     /// The cache serves several origins.
@@ -103,7 +103,7 @@ pub enum DetachError {
         /// How many.
         dirty: u64,
     },
-    /// The cache can't be read as a whole, so nobody knows whether it holds dirty data.
+    /// The cache can't be read as a whole, so it may hold dirty data.
     #[error("{cache} is damaged in {}, so it is not known whether it holds dirty data; see `flashfront check`, and `flashfront repair`, which keeps what it can. --force gives up whatever it holds", counted(*places as u64, "place"), cache = cache.display())]
     Damaged {
         /// The cache device.
@@ -114,7 +114,7 @@ pub enum DetachError {
     /// A device can't be read.
     #[error("{path}: can't be read: {source}", path = path.display())]
     Read {
-        /// Which.
+        /// The device.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -182,7 +182,8 @@ pub fn detach(
             false => DetachError::Dirty { cache: cache_path, origin: origin_path, dirty },
         });
     }
-    // The one that counts last: what is left after a power cut still says that it needs the other.
+    // The member that counts is wiped last: after a power cut the rest still says that it needs the
+    // other.
     members.sort_by_key(|(_, it)| it.pairing.member == number);
     for (member, superblock) in &members {
         wipe(member, superblock).map_err(|source| DetachError::Write { path: member.path().to_owned(), source })?;
@@ -201,12 +202,14 @@ pub fn detach(
     })
 }
 
-/// Dirty blocks, and damaged places that may hide more. The log of a device that failed ends at the
-/// failure and doesn't know what was destaged after it; there the last daemon's count is better.
+/// Counts dirty blocks, and damaged places that may hide more.
 ///
-/// Counted as a start would find them that drops clean data, which goes on where only such data is
-/// torn; and on both members of a mirrored cache, as where the log has decayed on one the other has
-/// it.
+/// The log of a device that failed ends at the failure and doesn't know what was destaged after it.
+/// There the last daemon's count is better.
+///
+/// Blocks are counted as a start would find them that drops clean data. Such a start goes on where
+/// only clean data is torn. Both members of a mirrored cache are counted: where the log has decayed
+/// on one, the other has it.
 pub(crate) fn dirty<'a>(
     members: impl IntoIterator<Item = &'a DeviceFile>,
     superblock: &Superblock,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is on the cache device, as a person or a script can read it: for bug reports and curiosity.
+//! Tells the content of a cache device to a person or a script: for bug reports and curiosity.
 //!
-//! Superblock, checkpoint and log of each lane, and what the next start would find. Payload is
-//! neither shown nor verified (that is `check`).
+//! It shows superblock, checkpoint and log of each lane, and what the next start would find.
+//! Payload is neither shown nor verified (that is `check`).
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use super::reader::Reader;
 use super::walk::{LaneWalk, looks};
 use crate::superblock;
 
-/// What is on a cache device.
+/// The content of a cache device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DumpReport {
     /// The cache device.
@@ -35,11 +35,12 @@ pub struct DumpReport {
     pub clean_stop: bool,
     /// Whether the cache device failed in the last run.
     pub cache_failed: bool,
-    /// What it says of a second cache device: `none`, `whole` (both hold what is dirty) or `alone`.
+    /// The state of a second cache device: `none`, `whole` (both hold all dirty data) or `alone`.
     pub mirror: &'static str,
-    /// Which of the two this one is.
+    /// The number of this member of the two.
     pub member: u8,
-    /// Which of the two holds everything; the other one lacks the data of clean blocks.
+    /// The number of the member that holds everything; the other one lacks the data of clean
+    /// blocks.
     pub lead: u8,
     /// The update that began this pairing; 0 = formatted so.
     pub paired: u64,
@@ -61,20 +62,20 @@ pub struct DumpReport {
     pub origins: Vec<OriginDump>,
     /// The lanes.
     pub lanes: Vec<LaneDump>,
-    /// What was seen to be damaged on the way.
+    /// Damage that was seen on the way.
     pub damage: Vec<Damage>,
 }
 
 /// An origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OriginDump {
-    /// Its id.
+    /// The id of the origin.
     pub id: u16,
-    /// Its name as a volume.
+    /// The name of the volume.
     pub name: String,
     /// How writes are treated.
     pub mode: &'static str,
-    /// Its size.
+    /// The size of the origin.
     pub size_bytes: u64,
     /// Serial number or the like.
     pub identity: String,
@@ -89,7 +90,7 @@ pub struct OriginDump {
 /// A lane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LaneDump {
-    /// Its number.
+    /// The number of the lane.
     pub lane: u32,
     /// The checkpoint that replay starts with.
     pub checkpoint: Option<CheckpointDump>,
@@ -112,7 +113,7 @@ pub struct CheckpointDump {
     pub offset: u64,
     /// The opening it was written in.
     pub epoch: u64,
-    /// Its number.
+    /// The number of the checkpoint.
     pub generation: u64,
     /// The first commit that replay reads.
     pub seq: u64,
@@ -123,7 +124,7 @@ pub struct CheckpointDump {
 /// A commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CommitDump {
-    /// Its number.
+    /// The number of the commit.
     pub seq: u64,
     /// First byte.
     pub offset: u64,
@@ -131,7 +132,7 @@ pub struct CommitDump {
     pub blocks: u32,
 }
 
-/// Reads a stopped cache. `progress` hears of segments whose headers were looked at, and of all
+/// Reads a stopped cache. `progress` hears of segments with headers that were looked at, and of all
 /// segments.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 //! Makes a cache: divides the cache device and remembers which origin it belongs to.
 //!
 //! The origin is only read. Nothing is written before everything that can be refused has been
-//! checked: anything recognisable on the cache device is a refusal that names it, and `force` is
+//! checked. Anything recognisable on the cache device is a refusal that names it, and `force` is
 //! the operator's word that it may go. The superblocks are written last, so that a power cut on the
 //! way leaves no cache that looks whole.
 
@@ -27,7 +27,7 @@ use crate::{config, stale};
 /// smallest cache (see `layout`).
 const WIPE_BYTES: u64 = 512 << 10;
 
-/// What to make.
+/// The options of a format.
 #[derive(Clone, Debug)]
 pub struct FormatOptions {
     /// The cache device.
@@ -50,7 +50,7 @@ pub struct FormatOptions {
     pub discard: bool,
 }
 
-/// What was made.
+/// The cache that was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FormatReport {
     /// Names the cache.
@@ -58,7 +58,8 @@ pub struct FormatReport {
     /// The cache device.
     #[serde(serialize_with = "super::shown::shown")]
     pub cache: PathBuf,
-    /// What the cache uses of it: its size, or that of the mirror if that is smaller.
+    /// The bytes of the device that the cache uses: its size, or that of the mirror if that is
+    /// smaller.
     pub cache_bytes: u64,
     /// The mirror.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "super::shown::shown_if_any")]
@@ -66,7 +67,7 @@ pub struct FormatReport {
     /// The origin.
     #[serde(serialize_with = "super::shown::shown")]
     pub origin: PathBuf,
-    /// Its size.
+    /// The size of the origin.
     pub origin_bytes: u64,
     /// The volume's name.
     pub name: String,
@@ -84,9 +85,9 @@ pub struct FormatReport {
     pub index_bytes: u64,
     /// Bytes discarded (TRIM); 0 on files, and on devices that can't.
     pub discarded_bytes: u64,
-    /// What was destroyed.
+    /// The contents that were destroyed.
     pub destroyed: Vec<String>,
-    /// What the operator should know.
+    /// Notices for the operator.
     pub notices: Vec<String>,
 }
 
@@ -129,7 +130,7 @@ pub enum FormatError {
     Occupied {
         /// The cache device.
         path: PathBuf,
-        /// What.
+        /// The content of the device.
         found: String,
     },
     /// The engine could not open such a cache.
@@ -143,7 +144,7 @@ pub enum FormatError {
     /// A device can't be read.
     #[error("{path}: can't be read: {source}", path = path.display())]
     Read {
-        /// Which.
+        /// The device.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -156,7 +157,7 @@ pub enum FormatError {
         /// Why.
         source: io::Error,
     },
-    /// What was written does not come back.
+    /// Reading back gives other data than was written.
     #[error("{path}: what was written does not come back ({error}); the device is broken", path = path.display())]
     Verify {
         /// The cache device.
@@ -264,7 +265,7 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
     })
 }
 
-/// What is on the device, with a word about dirty data if it is a cache of ours.
+/// Lists the contents of the device, with a word about dirty data if it is a cache of ours.
 pub(crate) fn occupants(cache: &DeviceFile) -> Vec<String> {
     let mut found: Vec<String> = probe_device(cache).into_iter().map(|found| found.what).collect();
     found.dedup();
@@ -293,7 +294,7 @@ pub(crate) fn occupants(cache: &DeviceFile) -> Vec<String> {
     found
 }
 
-/// What to say of a file that is smaller than it seems.
+/// Warns of a file that is smaller than it seems.
 fn sparse(member: &DeviceFile) -> Option<String> {
     let unallocated = member.unallocated_bytes().ok().filter(|bytes| *bytes > 0)?;
     let (path, size_bytes) = (member.path().display(), member.geometry().size_bytes);
@@ -358,10 +359,10 @@ fn empty_superblock(uuid: [u8; 16], layout: &Layout, cache_bytes: u64, origins: 
     }
 }
 
-/// The superblock of an empty cache in RAM, with one lane and epoch 0.
+/// Makes the superblock of an empty cache in RAM, with one lane and epoch 0.
 ///
 /// # Errors
-/// When so many bytes can't be divided.
+/// This many bytes can't be divided.
 pub(crate) fn superblock_in_ram(cache_bytes: u64, origins: Vec<OriginRecord>) -> Result<Superblock, LayoutError> {
     Ok(empty_superblock([0; 16], &Layout::new(cache_bytes, None, Some(1))?, cache_bytes, origins))
 }
@@ -372,7 +373,7 @@ fn index_bytes(superblock: &Superblock) -> Result<u64, flashfront_engine::OpenEr
     Ok(engine.status().index_bytes)
 }
 
-/// Wipes the signatures of what was there, so that a power cut from here on leaves nothing that
+/// Wipes the signatures of the old content, so that a power cut from here on leaves nothing that
 /// looks whole.
 pub(crate) fn wipe(cache: &DeviceFile) -> io::Result<()> {
     let zeroes = vec![0; WIPE_BYTES as usize];
@@ -381,11 +382,11 @@ pub(crate) fn wipe(cache: &DeviceFile) -> io::Result<()> {
     cache.sync()
 }
 
-/// Discards all between the superblocks, if it is a block device that can: an SSD writes faster and
-/// wears less when it knows what is free. How many bytes, and what went wrong, which is no reason
-/// to stop.
+/// Discards all between the superblocks of a block device: an SSD writes faster and wears less when
+/// it knows which blocks are free.
 ///
-/// A file stays as it is, since a cache that was made whole (`fallocate`) must not become sparse.
+/// Returns the number of bytes, and the error if there was one, which is no reason to stop. A file
+/// stays as it is, since a cache that was made whole (`fallocate`) must not become sparse.
 fn discard_log(cache: &DeviceFile, superblock: &Superblock) -> (u64, Option<String>) {
     if !cache.is_block_device() {
         return (0, None);

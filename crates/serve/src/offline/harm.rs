@@ -18,7 +18,7 @@ use super::walk::LaneWalk;
 
 const BLOCK_LEN: usize = BLOCK_BYTES as usize;
 
-/// What is harmed.
+/// The structure that is harmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Target {
     SuperblockFirst,
@@ -34,13 +34,13 @@ pub(super) enum Target {
     OldHeader,
     CleanData,
     DirtyData,
-    /// All of a segment with dirty blocks.
+    /// A whole segment with dirty blocks.
     Segment,
     /// Two headers, each in the other's place.
     SwappedHeaders,
     /// Two dirty blocks, each in the other's place.
     SwappedData,
-    /// All of a checkpoint.
+    /// A whole checkpoint.
     Area,
     /// Blocks as they were before: the device acknowledged what it did not write.
     LostWrites,
@@ -52,17 +52,18 @@ pub(super) struct Harm {
     pub(super) target: Target,
     /// Whether the damage looks as what a power cut leaves.
     pub(super) tail: bool,
-    /// Of the commit whose `LogHeader` is hit.
+    /// The commit whose `LogHeader` is hit.
     pub(super) commit: Commit,
     writes: Vec<(u64, Vec<u8>)>,
 }
 
-/// What a commit brought.
+/// The content of a commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Commit {
     /// Whether the commit is of the stream `Writes`.
     pub(super) writes: bool,
-    /// None, if the engine had only something to say: a segment freed, say.
+    /// The number of blocks. A commit without blocks says something else: that a segment was freed,
+    /// say.
     pub(super) blocks: u32,
 }
 

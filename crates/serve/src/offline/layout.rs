@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a cache device is divided: superblocks, checkpoint areas, segments.
+//! Divides a cache device: superblocks, checkpoint areas, segments.
 //!
-//! Numbers in, numbers out. Lanes start at multiples of a segment where that costs little, so
-//! that segments are whole erase blocks on drives whose erase blocks divide them.
+//! Numbers in, numbers out. Lanes start at multiples of a segment where that costs little, so that
+//! segments are whole erase blocks on drives whose erase blocks divide them.
 
 use flashfront_engine::BLOCK_BYTES;
 use flashfront_engine::format::checkpoint_blocks;
@@ -13,8 +13,8 @@ use crate::report::counted;
 /// Segment size if none is given: 1 MiB: one large sequential write; four commits' headers
 /// are 1.6 % of it.
 pub const SEGMENT_BYTES_DEFAULT: u64 = 1 << 20;
-/// Least segments of a lane: six are open (two for each of three streams), eight to sixteen are
-/// kept free by reclaim, and some should hold data.
+/// The least segments of a lane. Six are open (two for each of three streams), reclaim keeps eight
+/// to sixteen free, and some should hold data.
 const SEGMENTS_PER_LANE_MIN: u64 = 24;
 /// Most lanes: each keeps 15 MiB of buffers in RAM, and one thread drives them all unless the
 /// operator gives them more.
@@ -31,7 +31,7 @@ pub enum LayoutError {
     /// The segment size is out of range.
     #[error("segments of {} are not possible; take a power of two from 64 KiB to 16 MiB", Size(*.0))]
     Segment(u64),
-    /// Too few or many lanes.
+    /// There are too few lanes, or too many.
     #[error("{0} lanes are not possible; take 1 to {LANES_MAX}")]
     Lanes(u32),
     /// The device is too small.
@@ -40,9 +40,9 @@ pub enum LayoutError {
         Size(*found).told(), counted((*lanes).into(), "lane"), Size(*segment_bytes), least.div_ceil(1 << 20)
     )]
     TooSmall {
-        /// What it has.
+        /// The bytes of the device.
         found: u64,
-        /// What it needs.
+        /// The bytes that are needed.
         least: u64,
         /// Lanes asked for.
         lanes: u32,
@@ -51,7 +51,7 @@ pub enum LayoutError {
     },
 }
 
-/// Where everything is, in blocks.
+/// The places of all parts, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) lanes: u32,
@@ -116,9 +116,10 @@ fn default_segment(cache_bytes: u64) -> u64 {
     segment
 }
 
-/// A cache has one lane below 64 GiB, then four. Each lane has its own open segments and its own
-/// part in every FLUSH, and gains only by threads (`--lane-threads`); but the number is fixed at
-/// format.
+/// Returns the number of lanes: one below 64 GiB, then four.
+///
+/// Each lane has its own open segments and its own part in every FLUSH, and gains only by threads
+/// (`--lane-threads`). But the number is fixed at format.
 fn default_lanes(cache_bytes: u64) -> u32 {
     if cache_bytes < 64 << 30 { 1 } else { 4 }
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is done to a cache while no daemon runs: make it, check it, repair it, show it, take it
-//! off.
+//! Verbs on a cache while no daemon runs: make it, check it, repair it, show it, take it off.
 //!
 //! All of them lock the devices first, so that none runs beside a daemon. `walk` reads the media
-//! structures the way replay does, but goes on behind damage and writes nothing, and `blocks` is
-//! what it finds; `scan`, `salvage`, `unspoken` and `chain` are what `repair` makes of what is
-//! left. One lane after the other, since all of a large cache would take too much RAM.
+//! structures the way replay does, but goes on behind damage and writes nothing. `blocks` holds
+//! what it finds. `scan`, `salvage`, `unspoken` and `chain` are the steps of `repair`. One lane is
+//! read after the other, since all of a large cache would take too much RAM.
 
 mod blocks;
 mod chain;

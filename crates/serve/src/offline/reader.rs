@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads what is on a cache device, and keeps a list of what is damaged.
+//! Reads a cache device, and keeps a list of the damage.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes of a damaged cache a sound one that holds what can be trusted, and says what is lost.
+//! Makes a sound cache of a damaged one: it holds what can be trusted. Says what is lost.
 //!
-//! Two steps, with the operator's decision between them: [`Repair::plan`] reads and verifies, and
-//! changes nothing; [`Repair::write`] does what the plan says. A sound cache is left alone.
+//! Repair has two steps, with the operator's decision between them. [`Repair::plan`] reads and
+//! verifies, and changes nothing; [`Repair::write`] does what the plan says. A sound cache is left
+//! alone.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -31,16 +32,16 @@ mod tests;
 
 /// An opening needs two segments for each stream.
 const FREE_SEGMENTS_MIN: usize = 2 * STREAMS;
-/// What repair makes room for: two more, to begin reclaim with.
+/// Segments that repair makes free: two more than the least, to begin reclaim with.
 const FREE_SEGMENTS_WANTED: usize = FREE_SEGMENTS_MIN + 2;
 
-/// What becomes of dirty blocks that are older than something lost.
+/// The operator's decision about dirty blocks that are older than something lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Older {
-    /// They stay dirty, and will be written to the origin.
+    /// The blocks stay dirty, and will be written to the origin.
     Keep,
-    /// They are given up.
+    /// The blocks are given up.
     Drop,
 }
 
@@ -54,11 +55,11 @@ pub struct UnknownLoss {
     pub first_commit: u64,
     /// The last of them.
     pub last_commit: u64,
-    /// Blocks whose newest version was in them, at most; which ones nobody knows.
+    /// The most blocks whose newest version was in them. The blocks themselves are not known.
     pub blocks_at_most: u64,
 }
 
-/// What a repair found, and did.
+/// The report of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RepairReport {
     /// The cache device.
@@ -70,7 +71,7 @@ pub struct RepairReport {
     pub needed: bool,
     /// Whether the cache has been repaired.
     pub repaired: bool,
-    /// What is damaged, as `check` finds it.
+    /// Damage, as `check` finds it.
     pub damage: Vec<Damage>,
     /// The cache device failed in the last run.
     pub cache_failed: bool,
@@ -88,17 +89,17 @@ pub struct RepairReport {
     pub older_blocks: u64,
     /// The older blocks by place.
     pub older: Vec<LostRange>,
-    /// What was done with them.
+    /// The decision about them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub older_decision: Option<Older>,
-    /// Commits that are gone, with blocks that nobody can name.
+    /// Commits that are gone, with blocks that are not known.
     pub unknown: Vec<UnknownLoss>,
     /// Origins that were changed without this cache, as far as it was looked up: all that is dirty
     /// is older.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub origins_changed: Vec<Change>,
-    /// Entries of a checkpoint that are gone. The blocks of those that were dirty are among the
-    /// older ones, or counted as unknown where their commit's header is gone too.
+    /// Entries of a checkpoint that are gone. Their dirty blocks are among the older ones. Where
+    /// their commit's header is gone too, they are counted as unknown.
     pub unknown_entries: u64,
 }
 
@@ -112,13 +113,13 @@ pub enum RepairError {
     /// The device can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// No cache, or none of this program's, or none that is as large as its device.
+    /// The device holds no cache, or a cache of another program or another size.
     #[error(transparent)]
     Superblock(#[from] SuperblockReadError),
     /// Neither superblock is left.
     #[error("{cache}: neither copy of the superblock is sound, so nothing on the device can be placed, and it can't be repaired. The origin can be used by itself, but lacks what was dirty here. A copy of the device, if there is one, may be better; `flashfront format --force` makes a new cache", cache = .0.display())]
     NoSuperblock(PathBuf),
-    /// What is wrong with one device of two, the other one may have.
+    /// One device of a mirrored cache is damaged, and the other one may have the data.
     #[error("{path}: it is half of a mirrored cache and damaged, and can't be repaired by itself. Serve both (`flashfront serve --cache A --mirror B`), or write what is dirty with `flashfront destage`: what can't be read from one is read from the other", path = .0.display())]
     Mirrored(PathBuf),
     /// The other one would bring back what is given up on this one.
@@ -139,10 +140,10 @@ pub enum RepairError {
         cache: PathBuf,
         /// The lane.
         lane: u32,
-        /// What it would have.
+        /// Segments that would be free.
         free: usize,
     },
-    /// Nobody has decided on the older blocks.
+    /// The operator has not decided on the older blocks.
     #[error("{blocks} dirty blocks are older than something that is lost: say whether to keep or to drop them")]
     Undecided {
         /// How many.
@@ -168,7 +169,7 @@ impl From<CheckError> for RepairError {
     }
 }
 
-/// What is kept of a lane.
+/// The kept blocks of a lane.
 #[derive(Debug)]
 struct Lane {
     lane: u32,
@@ -250,7 +251,7 @@ impl Repair {
         Ok(())
     }
 
-    /// What was found.
+    /// The findings.
     #[must_use]
     pub fn report(&self) -> &RepairReport {
         &self.report
@@ -269,7 +270,7 @@ impl Repair {
             }
             self.report.unknown_entries += salvage.unknown_entries;
             if self.superblock.failed {
-                // What was destaged after the failure the log doesn't know.
+                // The log doesn't know which blocks were destaged after the failure.
                 salvage.clean_doubtful = true;
                 salvage.walk.live.make_older();
             }
@@ -299,8 +300,8 @@ impl Repair {
     }
 }
 
-/// The blocks of a lane that are worth keeping and whose data is what it should be; dirty ones that
-/// are not go to `lost`.
+/// Returns the blocks of a lane that are worth keeping and whose data is right. Dirty blocks with
+/// wrong data go to `lost`.
 fn verified(reader: &Reader<'_>, salvage: &Salvage, lost: &mut Vec<Key>, looked: &mut dyn FnMut()) -> Slots {
     let walk = &salvage.walk;
     let slots = reader.superblock.segment_blocks;
@@ -322,8 +323,8 @@ fn verified(reader: &Reader<'_>, salvage: &Salvage, lost: &mut Vec<Key>, looked:
             let block = bytes.as_ref().and_then(|bytes| bytes.block(live.slot).ok());
             let found = block.map(|block| checksum_of(block, live.key, reader.superblock));
             match found.filter(|found| found & live.checksum_mask == live.checksum) {
-                // The first slot of a segment is a header's. Of two whose data is alike what is
-                // known to be there comes first.
+                // The first slot of a segment is a header's. Of two blocks with the same data the
+                // one that is known to be there comes first.
                 Some(checksum) if live.slot != first && held.get(live.slot).is_none() => {
                     held.put(Live { checksum, checksum_mask: u32::MAX, ..live });
                 }

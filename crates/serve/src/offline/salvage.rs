@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can still be known of a damaged lane: every header that is left, and what follows from
-//! them.
+//! Finds all that can still be known of a damaged lane: every header that is left, and what follows
+//! from them.
 //!
-//! A checkpoint with all commits after it says exactly what is in the cache, as in replay. Where a
-//! commit of the stream `Writes` is missing, nobody knows which blocks it wrote: whatever is dirty
-//! and older is from then on `older`: it may have been superseded, or be newer on the origin. The
-//! same goes for blocks that only their commit's header speaks for, because the checkpoint is
-//! damaged. Never is a block taken for current that something lost may have replaced (test:
+//! A checkpoint with all commits after it says exactly what is in the cache, as in replay. If a
+//! commit of the stream `Writes` is missing, its blocks are not known. Every dirty block that is
+//! older is `older` from then on: it may have been superseded, or be newer on the origin. If the
+//! checkpoint is damaged, blocks that only their commit's header speaks for are `older`, too. No
+//! block is ever taken for current that something lost may have replaced (test:
 //! `repair_of_any_damage_serves_only_what_is_right`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,10 +31,10 @@ pub(super) struct Gap {
     pub(super) blocks_at_most: u64,
 }
 
-/// What is known of a lane.
+/// The blocks of a lane that can be known.
 #[derive(Debug, Default)]
 pub(super) struct Salvage {
-    /// The blocks; those that are `older` are to be decided on.
+    /// The blocks; the operator decides on those that are `older`.
     pub(super) walk: LaneWalk,
     pub(super) gaps: Vec<Gap>,
     /// Index entries in damaged blocks of the checkpoint.
@@ -57,9 +57,10 @@ impl Salvage {
 }
 
 impl Reader<'_> {
-    /// Salvages a lane, in whose segments `open` the log was to go on. What it comes upon is
-    /// reported as damage once more; `check` has told already. `looked` hears of each segment whose
-    /// headers were looked at.
+    /// Salvages a lane, in whose segments `open` the log was to go on.
+    ///
+    /// Damage is reported once more, as `check` has told it already. `looked` hears of each segment
+    /// whose headers were looked at.
     pub(super) fn salvage(&mut self, lane: u32, open: &[u32], looked: &mut dyn FnMut()) -> Salvage {
         let headers = self.headers(lane, open, looked);
         let areas = [0, 1].map(|area| self.area(lane, area));
@@ -94,7 +95,7 @@ impl Reader<'_> {
         COMMIT_DATA_MAX.min(u64::from(self.superblock.segment_blocks) - 1)
     }
 
-    /// All that the headers say is older than what nobody knows.
+    /// Salvages without a checkpoint: all that the headers say is older than what is unknown.
     fn without_checkpoint(&self, lane: u32, headers: &Headers, areas: &[Area; 2]) -> Salvage {
         let mut it = self.empty(lane);
         (it.no_checkpoint, it.clean_doubtful) = (true, true);
@@ -154,7 +155,7 @@ impl Reader<'_> {
             } else {
                 replay.heads = None;
             }
-            // What a later opening numbered anew it had not found.
+            // Commits that a later opening numbered anew are those that it had not found.
             let later = numbers[nth + 1..].iter().filter_map(|epoch| epochs[epoch].keys().next().copied()).min();
             let commits = &epochs[epoch];
             match later {
@@ -192,8 +193,10 @@ impl Reader<'_> {
         it
     }
 
-    /// Replays the commits of an opening after which there was another one, whose first commit is
-    /// `start`, if that is known, and not after `later`.
+    /// Replays the commits of an opening that another one followed.
+    ///
+    /// The next opening's first commit is `start`, if that is known. Replay does not go beyond
+    /// `later`.
     fn replay_ended(
         &mut self,
         it: &mut Salvage,
@@ -272,7 +275,8 @@ impl Reader<'_> {
         (replay.next, replay.heads) = (header.seq + 1, Some(header.heads));
     }
 
-    /// The commits from `replay.next` up to `to` are gone; `after` is the next one that is left.
+    /// Notes that the commits from `replay.next` up to `to` are gone; `after` is the next one that
+    /// is left.
     fn gap(&self, it: &mut Salvage, replay: &mut Replay, to: u64, after: Option<(u32, Placed)>) {
         let segment = |slot: u32| slot / self.superblock.segment_blocks;
         let count = to - replay.next;
@@ -280,7 +284,7 @@ impl Reader<'_> {
         let places = replay.heads.zip(after).map(|(heads, (slot, after))| {
             (heads[WRITES], if after.stream == WRITES { slot } else { after.heads[WRITES] })
         });
-        // What counts had a slot of its own.
+        // Each commit that counts had a slot of its own.
         let all = count.saturating_mul(self.commit_most()).min(u64::from(self.superblock.slots()));
         let blocks_at_most = match places {
             Some((from, to)) if from == to => 0,
@@ -296,8 +300,8 @@ impl Reader<'_> {
         (replay.next, replay.heads) = (to, None);
     }
 
-    /// If the last commits of the stream `Writes` are gone, then perhaps more are that were behind
-    /// them in their segment: nothing could tell.
+    /// Notes the end of the log. If the last commits of the stream `Writes` are gone, more may be
+    /// gone that were behind them in their segment.
     fn end_of_log(&self, it: &mut Salvage, replay: &Replay) {
         let slots = self.superblock.segment_blocks;
         let behind = replay.heads.map_or(slots, |heads| slots - heads[WRITES] % slots);

@@ -12,7 +12,7 @@ use flashfront_engine::format::{
 
 use super::reader::{Reader, checksum_of};
 
-/// What is not below is no number of a commit: see docs/internals/format.md.
+/// Numbers of commits are below this: see docs/internals/format.md.
 const NUMBER_MAX: u64 = 1 << 62;
 
 /// A commit header that is left, without its entries.
@@ -23,14 +23,14 @@ pub(super) struct Placed {
     pub(super) durable_seq: u64,
     pub(super) heads: [u32; STREAMS],
     pub(super) stream: usize,
-    /// What is behind it is what it says.
+    /// The data behind the header is what it says.
     pub(super) is_sound: bool,
 }
 
-/// All headers of a lane by slot.
+/// The headers of a lane by slot.
 pub(super) type Headers = BTreeMap<u32, Placed>;
 
-/// What is left of a checkpoint area.
+/// The content of a checkpoint area, as far as it is left.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Area {
     pub(super) head: Option<CheckpointHeader>,
@@ -48,8 +48,7 @@ impl Area {
     }
 }
 
-/// What is known of the log from another checkpoint than the one that is loaded, and from its own
-/// ages.
+/// What is known of the log from another checkpoint than the loaded one, and from its own ages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Beyond {
     /// All commits before this one were durable.
@@ -58,12 +57,12 @@ pub(super) struct Beyond {
     pub(super) start: Option<u64>,
     /// The opening in which that was, if its head is left.
     pub(super) epoch: Option<u64>,
-    /// There may have been a later one of which nothing is left.
+    /// A later checkpoint may have been there of which nothing is left.
     pub(super) unknown: bool,
 }
 
 impl Beyond {
-    /// What is beyond the checkpoint in this area.
+    /// Returns what is known beyond the checkpoint in this area.
     pub(super) fn of(areas: &[Area; 2], area: u32, head: CheckpointHeader, mirrored: bool) -> Self {
         let (own, other) = (&areas[area as usize], &areas[1 - area as usize]);
         let after = |ages: &[u64]| ages.iter().max().map_or(0, |age| age + 1);
@@ -126,9 +125,11 @@ impl Reader<'_> {
         headers
     }
 
-    /// Finds the headers of a segment: one behind the other, and where one is missing, block by
-    /// block. Of one in which the log was to go on, every block is looked at: in the place of a
-    /// commit that is missing may be an older one, whose data is commits now.
+    /// Finds the headers of a segment: one behind the other, and block by block where one is
+    /// missing.
+    ///
+    /// In a segment where the log was to go on, every block is looked at. In the place of a missing
+    /// commit there may be an older one, whose data is commits now.
     fn scan(&self, lane: u32, segment: u32, is_open: bool, headers: &mut Headers) {
         let slots = self.superblock.segment_blocks;
         let (mut slot, end) = (segment * slots, (segment + 1) * slots);
@@ -139,8 +140,8 @@ impl Reader<'_> {
                 None => self.header(lane, slot),
                 Some(bytes) => bytes.block(slot).ok().and_then(|block| self.decode(lane, slot, block)),
             };
-            // A lower number, or one of an earlier opening, is left over from an earlier use of the
-            // segment. Those that a repair made are of no opening.
+            // A lower number, or a number of an earlier opening, is left over from an earlier use
+            // of the segment. Headers that a repair made are of no opening.
             let is_next = |it: &CommitHeader| if it.epoch == 0 { it.seq > last.1 } else { (it.epoch, it.seq) > last };
             let Some(header) = header.filter(is_next) else {
                 bytes.get_or_insert_with(|| self.segment(lane, segment));
@@ -151,7 +152,7 @@ impl Reader<'_> {
             let CommitHeader { epoch, seq, durable_seq, heads, stream, .. } = header;
             let stream = usize::from(stream);
             headers.insert(slot, Placed { epoch, seq, durable_seq, heads, stream, is_sound });
-            // One that describes none of its blocks may have come here by accident: it proves
+            // A header that describes none of its blocks may have come here by accident: it proves
             // nothing about what follows.
             if is_sound {
                 last = (last.0.max(header.epoch), header.seq);

@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-/// A path for JSON, where one that isn't UTF-8 has a form too: no report is to fail after what it
-/// reports was done.
+/// Writes a path to JSON; a path that isn't UTF-8 has a form too. No report may fail after its work
+/// was done.
 pub(super) fn shown<S: serde::Serializer>(path: &std::path::Path, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&path.display())
 }

@@ -320,7 +320,7 @@ fn detach_refuses_dirty_data_and_other_origins() {
 fn what_is_dirty_on_either_of_two_devices_counts() {
     let (bench, config) = Bench::mirrored();
     let mirror = bench.path("mirror");
-    // What is read is not what the mirror's blank slots hold.
+    // The data that is read is not that of the mirror's blank slots.
     std::fs::write(bench.origin(), vec![0xcc; ORIGIN_BYTES as usize]).unwrap();
     let wrap_origin = Some(freezing(&std::sync::Arc::new(true.into())));
     let mut served = bench.serve_with(config, Hooks { wrap_origin, ..Hooks::default() });

@@ -12,9 +12,10 @@ use super::reader::{Reader, checksum_of};
 use super::scan::Headers;
 
 impl Reader<'_> {
-    /// Slots for which neither a header nor an entry in `known` speaks. `ages` are those of the
-    /// segments in the checkpoint whose entries are lost, if they are known: behind the last commit
-    /// of a segment there was nothing.
+    /// Finds slots for which neither a header nor an entry in `known` speaks.
+    ///
+    /// `ages` are those of the segments in the checkpoint whose entries are lost, if they are
+    /// known. Behind the last commit of a segment there was nothing.
     pub(super) fn unspoken(&self, lane: u32, headers: &Headers, ages: Option<&[u64]>, known: &Blocks) -> u64 {
         let segments = 0..self.superblock.segments_per_lane;
         segments.map(|segment| self.unspoken_in(lane, segment, headers, ages, known)).sum()
@@ -56,7 +57,7 @@ impl Reader<'_> {
             }
         }
         if age.is_some() && end.is_none() {
-            // What is left may all be older than the segment's last use.
+            // All that is left may be older than the segment's last use.
             spoken.fill(false);
         }
         let count = |(at, spoken): (u32, &bool)| !spoken && !known.is_taken(first + at);

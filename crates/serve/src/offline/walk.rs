@@ -22,7 +22,7 @@ use super::scan::is_alone;
 /// Blocks of a checkpoint read at once.
 const BATCH: u64 = 256;
 
-/// What a lane holds.
+/// The content of a lane.
 #[derive(Debug, Default)]
 pub(super) struct LaneWalk {
     pub(super) lane: u32,
@@ -30,9 +30,9 @@ pub(super) struct LaneWalk {
     pub(super) checkpoint: Option<(u32, CheckpointHeader)>,
     /// Commits replayed after it: number, slot of the header, blocks.
     pub(super) commits: Vec<(u64, u32, u32)>,
-    /// What is in the cache.
+    /// The blocks in the cache.
     pub(super) live: Blocks,
-    /// What of it may not be durable on its origin, as far as the log was applied.
+    /// Blocks that may not be durable on their origin, as far as the log was applied.
     pub(super) unproven: UnprovenBlocks,
     /// Last commit of each segment.
     pub(super) last_seq: Vec<u64>,
@@ -65,7 +65,7 @@ impl LaneWalk {
         }
     }
 
-    /// Does what the commit whose header is at that slot did.
+    /// Does what the commit did whose header is at that slot.
     pub(super) fn apply(&mut self, header: &CommitHeader, slot: u32) {
         self.last_seq[(slot / self.segment_slots) as usize] = header.seq;
         self.unproven.follow(header, slot);
@@ -88,7 +88,7 @@ impl LaneWalk {
 }
 
 impl Reader<'_> {
-    /// Reads a whole lane. `looked` hears of each segment whose headers were looked at.
+    /// Reads a whole lane. `looked` hears of each segment with headers that were looked at.
     pub(super) fn lane(&mut self, lane: u32, looked: &mut dyn FnMut()) -> LaneWalk {
         let mut walk = LaneWalk::new(lane, self.superblock);
         walk.checkpoint = self.newest_head(lane);
@@ -255,9 +255,11 @@ impl Reader<'_> {
         [slot, (slot + 1).min(end - 1), end - 1].into_iter().all(blank)
     }
 
-    /// The log ended before commit `end`. If a later commit says that `end` was durable, it was not
-    /// torn by a crash but damaged since. In the segments that were open all is looked at, and
-    /// behind a damaged header, since those that follow can't be found otherwise.
+    /// Looks behind the end of the log, which ended before commit `end`.
+    ///
+    /// If a later commit says that `end` was durable, it was not torn by a crash but damaged since.
+    /// In the segments that were open every block is looked at. So it is behind a damaged header,
+    /// since the next ones can't be found otherwise.
     fn look_behind(&mut self, walk: &mut LaneWalk, head: CheckpointHeader, end: u64, looked: &mut dyn FnMut()) {
         let segment_slots = self.superblock.segment_blocks;
         let mut proof: Option<(u64, u32)> = None;
@@ -282,8 +284,8 @@ impl Reader<'_> {
                     _ => {}
                 }
                 slot = match header {
-                    // Where a commit is missing there may be an older one, whose data had its place
-                    // once.
+                    // In the place of a missing commit there may be an older one, whose data had
+                    // its place once.
                     _ if is_open => slot + 1,
                     Some(header) => slot + header.data_blocks() + 1,
                     // A segment that was never used is left at once.
@@ -312,8 +314,10 @@ impl Reader<'_> {
     }
 }
 
-/// Tells `progress` each time one more segment was looked at; of all in the cache, each so many
-/// times. (Headers and data are a look each: from a fast device both take about as long.)
+/// Tells `progress` each time one more segment was looked at, out of `times` looks at each segment
+/// of the cache.
+///
+/// Headers and data are a look each: from a fast device both take about as long.
 pub(super) fn looks(superblock: &Superblock, times: u64, progress: &mut dyn FnMut(u64, u64)) -> impl FnMut() {
     let all = times * u64::from(superblock.lanes) * u64::from(superblock.segments_per_lane);
     let mut done = 0;

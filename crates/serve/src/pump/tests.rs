@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of what the pump does when there is nothing to do, and of what it tells front-ends of each
-//! other.
+//! Tests of an idle pump, and of what the pump tells front-ends of each other.
 
 use std::cell::Cell;
 use std::io;
@@ -37,15 +36,14 @@ fn pump(bench: &Bench) -> Pump {
 /// Reads so often that the ring registers the buffer's chunk.
 fn use_much(pump: &mut Pump) {
     let buf = pump.arena.alloc(1 << 20);
-    let mut done = Vec::new();
     for i in 0..20 {
         let span = Some(Span::new(buf, 0, 1 << 20));
         let io = DeviceIo { token: flashfront_engine::Token(i), op: Op::Read, offset: 0, len: 1 << 20, span };
-        pump.devices.all[0].1.submit(Time(0), io, &mut pump.arena);
-        pump.devices.all[0].1.kick();
-        while done.len() as u64 <= i {
-            pump.devices.reactor.wait(None, None).unwrap();
-            pump.devices.all[0].1.poll(Time(0), &mut pump.arena, &mut done);
+        pump.devices.submit(Time(0), DeviceId::Cache, io, &mut pump.arena);
+        pump.devices.kick();
+        while pump.devices.take_done().is_none() {
+            pump.devices.reactor().wait(None, None).unwrap();
+            pump.devices.fetch(Time(0), &mut pump.arena);
         }
     }
     pump.arena.free(buf);
@@ -70,32 +68,7 @@ fn an_idle_pump_gives_its_memory_back_and_then_sleeps() {
     assert_eq!(pump.wait(PATIENCE), PATIENCE, "nothing wakes it any more");
 }
 
-/// The clock is put on here, too.
-#[test]
-fn silent_devices_are_known_by_their_time() {
-    let bench = Bench::formatted();
-    let mut pump = pump(&bench);
-    let longest = Duration::from_secs(20);
-    let pass = |pump: &mut Pump, seconds| {
-        pump.clock = pump.clock.earlier(Duration::from_secs(seconds));
-        pump.tick();
-    };
-    pump.under_way[1].count = 1;
-    pass(&mut pump, 19);
-    assert_eq!(pump.silent(Time(0), longest), None);
-    pass(&mut pump, 2);
-    let silent = pump.silent(Time(0), longest);
-    assert!(silent.is_some_and(|(id, time)| id == DeviceId::Origin(OriginId(0)) && time >= longest), "{silent:?}");
-    // What it did not do before the stop is not held against it.
-    assert_eq!(pump.silent(pump.now, longest), None);
-    pump.under_way[1].moved = pump.now;
-    assert_eq!(pump.silent(Time(0), longest), None);
-    pass(&mut pump, 30);
-    pump.under_way[1].count = 0;
-    assert_eq!(pump.silent(Time(0), longest), None, "it has nothing to do");
-}
-
-/// A front-end that wants more buffers than there are, or one that looks whether they are short.
+/// A front-end that takes all buffers, or a front-end that looks whether buffers are short.
 struct Needy {
     wants: bool,
     told: Rc<Cell<bool>>,
@@ -145,7 +118,7 @@ impl Frontend for Needy {
     }
 }
 
-/// Also those who were asked before the one that found none.
+/// Front-ends that were asked before also learn that another one found none.
 #[test]
 fn front_ends_are_told_when_another_finds_no_buffers() {
     let bench = Bench::formatted();

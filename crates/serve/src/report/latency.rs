@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `status` says of how long requests took in the last minute.
+//! The part of `status` about how long requests took in the last minute.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -18,7 +18,7 @@ impl Micros {
         Self { tenths: ns.saturating_add(50) / 100 }
     }
 
-    /// In nanoseconds.
+    /// The time in nanoseconds.
     #[must_use]
     pub const fn ns(self) -> u64 {
         self.tenths.saturating_mul(100)
@@ -44,7 +44,7 @@ impl<'de> Deserialize<'de> for Micros {
 pub struct KindReport {
     /// Half of them took this long at most; 0 if there were none.
     pub p50: Micros,
-    /// Of 100, 99 took this long at most.
+    /// The time that 99 of 100 took at most.
     pub p99: Micros,
     /// The longest one.
     pub max: Micros,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `status` says of one volume.
+//! The part of `status` about one volume.
 
 use flashfront_engine::OriginStatus;
 use serde::{Deserialize, Serialize};
@@ -8,10 +8,10 @@ use super::{HangReport, LatencyReport};
 use crate::latency::{Cumulative, Durations, Kind};
 use crate::origin_errors::OriginErrors;
 
-/// What the daemon knows of a volume and the engine does not.
+/// Facts of a volume that the daemon knows and the engine does not.
 #[derive(Clone, Debug, Default)]
 pub struct VolumeFacts {
-    /// Its name.
+    /// The name of the volume.
     pub name: String,
     /// The path of its origin.
     pub origin_path: String,
@@ -34,7 +34,7 @@ pub struct VolumeFacts {
 /// A volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeReport {
-    /// Its name.
+    /// The name of the volume.
     pub name: String,
     /// The path of its origin.
     #[serde(default)]
@@ -51,9 +51,9 @@ pub struct VolumeReport {
     /// The name of the policy that decides what is cached; `none` without a cache.
     #[serde(default)]
     pub policy: String,
-    /// Its size.
+    /// The size of the volume.
     pub size_bytes: u64,
-    /// Its dirty blocks.
+    /// The dirty blocks of the volume.
     pub blocks_dirty: u64,
     /// Why its origin refused them when they were last tried, unless something was destaged since.
     #[serde(default)]

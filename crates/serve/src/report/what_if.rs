@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `status` says of caches of other sizes.
+//! The part of `status` about caches of other sizes.
 
 use flashfront_engine::shadow::WhatIf;
 use serde::{Deserialize, Serialize};
 
 use super::share;
 
-/// What would be with a cache of another size, as counted in recent times; the one of 100 % is
-/// there for comparison.
+/// Figures of a cache of another size, as counted in recent times; the one of 100 % is there for
+/// comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhatIfReport {
     /// The size, of which 100 is the present one.
     pub size_percent: u32,
     /// Accesses to blocks.
     pub accesses: u64,
-    /// Those that would find their block.
+    /// Requests that would find their block.
     pub hits: u64,
     /// Blocks read.
     pub reads: u64,
-    /// Those that would be found.
+    /// Blocks that would be found.
     pub read_hits: u64,
     /// Blocks that would be read from origins.
     pub origin_read_blocks: u64,

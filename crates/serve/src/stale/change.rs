@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Remembers, in the state folder, that an origin was changed behind the backs of its caches.
 //!
-//! The stale guard sees samples, and after a crash not even these. When it is known that an origin
-//! changes (it is served without its cache), or when a start has seen it and is about to drop clean
-//! data, that is written down first, and stays in force for each cache until this cache has durably
-//! dropped what it held.
+//! The stale guard sees samples, and after a crash not even these. An origin that is served without
+//! its cache changes for certain. Another change may be seen by a start that is about to drop clean
+//! data. Both are written down first. The record stays in force for each cache until this cache has
+//! durably dropped what it held.
 //!
-//! When it isn't certain that a record is about an origin, it is taken to be: an origin without a
-//! serial number could be any of its size. That costs a cache its clean data once; the other way
-//! old data would be served. But for what another cache has served: see `served`.
+//! A record that may be about an origin is taken to be: an origin without a serial number could be
+//! any of its size. That costs a cache its clean data once; the other way old data would be served.
+//! `served` is the exception: data that another cache has served.
 
 use std::fs;
 use std::io;
@@ -39,11 +39,11 @@ pub enum How {
 /// An origin that was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// By which path it was opened then; for messages.
+    /// The path by which the origin was opened then; for messages.
     pub origin: String,
-    /// Its identity then; empty if it has none.
+    /// The identity of the origin then; empty if it has none.
     pub identity: String,
-    /// Its size.
+    /// The size of the origin.
     pub size_bytes: u64,
     /// How it was changed.
     pub how: How,
@@ -98,7 +98,7 @@ pub(crate) fn remember(
 ) -> io::Result<Change> {
     let path = fs::canonicalize(origin.path())?.to_string_lossy().into_owned();
     let (identity, size_bytes) = (identity(origin)?, origin.geometry().size_bytes);
-    // A record that counts only without doubt must not replace one that counts in doubt, too.
+    // A record that counts only without doubt must not replace a record that counts in doubt, too.
     let certain = if how == How::ServedWithAnotherCache { "\0another" } else { "" };
     let key = format!("{identity}\0{size_bytes}\0{path}{certain}");
     let name = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, key.as_bytes());
@@ -196,7 +196,7 @@ mod tests {
             // A copy, of the one or of the other.
             ("a", "b", "a", true),
             ("b", "b", "a", true),
-            // Who has no serial number could be any.
+            // An origin without a serial number could be any.
             ("", "b", "b", true),
             ("a", "", "b", true),
             ("a", "b", "", true),

@@ -2,11 +2,11 @@
 //! The record of an origin's samples: a file in the state folder, written again and again while a
 //! daemon runs.
 //!
-//! The file has two halves, used in turn. The one with the higher number counts if its checksum is
-//! right, so a power cut while one is written leaves the other. Its size is fixed, so that to make
-//! it durable takes one `fdatasync`, and none of the file system's own structures. A record is of
-//! one opening of one cache (`epoch`): what was done to the origin elsewhere since, or with another
-//! state folder, makes it count no more.
+//! The file has two halves, used in turn. The half with the higher number counts if its checksum is
+//! right, so a power cut while one is written leaves the other. Its size is fixed. So one
+//! `fdatasync` makes it durable, and none of the file system's own structures change. A record
+//! belongs to one opening of one cache (`epoch`). It counts no more when the origin was served
+//! elsewhere since, or with another state folder.
 
 use std::fs::File;
 use std::io;
@@ -33,13 +33,13 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Bytes that a sample with so many hashes takes.
+    /// Bytes of a sample with this many hashes.
     pub(super) const fn bytes(hashes: usize) -> usize {
         16 + 8 * hashes
     }
 }
 
-/// Which record.
+/// The opening that a record belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     /// The cache.
@@ -48,7 +48,7 @@ pub(super) struct Owner {
     pub(super) epoch: u64,
 }
 
-/// What was recorded last.
+/// The last record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) epoch: u64,
@@ -115,7 +115,7 @@ fn too_long() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "bug: more samples than there is room for")
 }
 
-/// What was recorded last of an origin with this cache; `None` if there is nothing.
+/// Loads the last record of an origin with this cache; `None` if there is none.
 ///
 /// # Errors
 /// When the file can't be read, or neither half is whole.

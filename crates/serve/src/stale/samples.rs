@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an origin may hold at sampled places, at every moment of a daemon's life.
+//! Keeps what an origin may hold at sampled places, at every moment of a daemon's life.
 //!
-//! After a crash an origin holds what it held, but for what the daemon has written. So before a
-//! write touches a sampled place, what it brings is added to what the place may hold, durably; when
-//! the origin has flushed the write, it is all that the place may hold. Where superblocks are
-//! (`vital`), this goes on for ever. Elsewhere the first write ends it: the place may hold anything
-//! from then on, so that busy blocks cost nothing.
+//! After a crash an origin holds what it held, but for the daemon's writes. So before a write
+//! touches a sampled place, its data is added durably to what the place may hold. When the origin
+//! has flushed the write, the place may hold nothing else. Where superblocks are (`vital`), this
+//! goes on for ever. Elsewhere the first write ends it: the place may hold anything from then on,
+//! so that busy blocks cost nothing.
 //!
-//! Vital places are sectors, since a power cut may tear a write between two of them, and leave the
-//! old one or the new one in each. This file knows neither files nor devices (test:
+//! Vital places are sectors. A power cut may tear a write between two sectors, and leave the old or
+//! the new content in each. This file knows neither files nor devices (test:
 //! `what_a_crash_leaves_is_never_refused`).
 
 use super::record::Sample;
@@ -16,10 +16,10 @@ use super::record::Sample;
 /// A vital place that is written so often without a flush may hold anything.
 const VERSIONS_MAX: usize = 8;
 
-/// What is done to a range.
+/// The effect of an I/O on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Its content becomes this one; the hashes are asked for by range.
+    /// The range gets this content; its hashes are asked for by range.
     Content,
     /// The place may hold anything afterwards.
     Undefined,
@@ -31,14 +31,15 @@ struct Place {
     offset: u64,
     len: u32,
     vital: bool,
-    /// Hashes of what it may hold; `None`: anything.
+    /// Hashes of the content that it may hold; `None`: anything.
     now: Option<Vec<u64>>,
-    /// What the record says, and what a record being written says.
+    /// The hashes in the record, and those in a record that is being written.
     saved: Option<Vec<u64>>,
     saving: Option<Vec<u64>>,
     /// Writes in flight.
     in_flight: u32,
-    /// What the last write has left, if that is certain, and the flush before which it ended.
+    /// The hash that the last write has left, if that is certain, and the flush before which it
+    /// ended.
     left: Option<(u64, u64)>,
 }
 
@@ -54,7 +55,8 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// What a device holds: sorted places, with their hashes, and whether each is vital.
+    /// Begins with the content of a device: sorted places, with their hashes, and whether each is
+    /// vital.
     pub(super) fn new(found: Vec<(Sample, bool)>) -> Self {
         let place = |(it, vital): (Sample, bool)| Place {
             offset: it.offset,
@@ -156,7 +158,7 @@ impl Samples {
         is_news
     }
 
-    /// A record of what all places may hold, to be made durable: only one at a time.
+    /// Returns a record of what all places may hold, to be made durable: only one at a time.
     pub(super) fn save(&mut self) -> Vec<Sample> {
         self.is_saving = true;
         for place in &mut self.places {
@@ -167,7 +169,7 @@ impl Samples {
         known.collect()
     }
 
-    /// That record is durable.
+    /// Notes that the record is durable.
     pub(super) fn saved(&mut self) {
         self.is_saving = false;
         for place in &mut self.places {

@@ -3,11 +3,13 @@
 //! openings.
 //!
 //! A cache that comes back after another one was made for its origin can't know that: after a crash
-//! it compares no content. Nor can a copy of a cache after the cache itself was served on: it has
-//! the same name, and a lower epoch (test: `an_older_copy_of_a_cache_is_not_believed`). A record is
-//! found by the origin's serial number and size, or else by its path too, so that nobody is taken
-//! for another: here that would be a false alarm at each start of two caches (see `change` for the
-//! opposite).
+//! it compares no content. A copy of a cache can't know that the cache itself was served on,
+//! either. It has the same name, and a lower epoch (test:
+//! `an_older_copy_of_a_cache_is_not_believed`).
+//!
+//! A record is found by the origin's serial number and size, or else by its path too. So no origin
+//! is taken for another: here that would be a false alarm at each start of two caches (see `change`
+//! for the opposite).
 
 use std::fs;
 use std::io;
@@ -20,14 +22,14 @@ use super::change::now;
 use super::{ChangeError, identity};
 use crate::state;
 
-/// Which cache an origin was served by last.
+/// The cache that an origin was served by last.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Served {
-    /// By which path it was opened then; for people.
+    /// The path by which the origin was opened then; for people.
     pub(crate) origin: String,
     /// The cache's UUID.
     pub(crate) cache: String,
-    /// The number of that opening; 0 if nobody wrote it down.
+    /// The number of that opening; 0 if it was not written down.
     #[serde(default)]
     pub(crate) epoch: u64,
     /// When it began; for people.

@@ -2,10 +2,10 @@
 //! An origin whose samples are recorded: holds back a write to a sampled place until the record
 //! allows for it.
 //!
-//! All other I/O passes at once. The record is written by a thread, so that a slow state folder
-//! holds up nothing but such writes, which are destage, or go past the cache. A record that can't
-//! be written is removed, and nothing is held back any more: then clean blocks of the cache are all
-//! that a start after a crash can compare.
+//! All other I/O passes at once. A thread writes the record. So a slow state folder holds up
+//! nothing but such writes, which are destage or go past the cache. A record that can't be written
+//! is removed, and nothing is held back any more. Then a start after a crash can compare only clean
+//! blocks of the cache.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -26,7 +26,7 @@ const SECTOR_BYTES: u64 = 512;
 /// Read at once.
 const READ_BYTES: u64 = 1 << 20;
 
-/// What is recorded of an origin, before the daemon's first write to it.
+/// The record of an origin's samples, before the daemon's first write to it.
 pub(crate) struct Watch {
     samples: Samples,
     file: RecordFile,
@@ -44,8 +44,8 @@ impl Watch {
         uuid: [u8; 16],
         epoch: u64,
     ) -> io::Result<Self> {
-        // What a daemon before this one has written may be in a volatile cache, and older after a
-        // power cut.
+        // Writes of the daemon before this one may be in a volatile cache, and undone by a power
+        // cut.
         origin.sync()?;
         let found = take(origin)?;
         let mut samples = Samples::new(found);
@@ -112,7 +112,7 @@ fn give_up(name: &str, file: &RecordFile, error: &io::Error) {
     }
 }
 
-/// What the sampled places of an origin hold now, and which are vital.
+/// Reads the sampled places of an origin, and says which are vital.
 fn take(origin: &DeviceFile) -> io::Result<Vec<(Sample, bool)>> {
     let ranges = flashfront_device::real::sampled(origin)?;
     let mut found = Vec::new();
@@ -120,7 +120,7 @@ fn take(origin: &DeviceFile) -> io::Result<Vec<(Sample, bool)>> {
         for (start, end) in ranges {
             for from in (start..end).step_by(READ_BYTES as usize) {
                 let mut bytes = vec![0; (end - from).min(READ_BYTES) as usize];
-                // What can't be read is no sample.
+                // A place that can't be read is no sample.
                 if origin.read_at(from, &mut bytes).is_err() {
                     continue;
                 }
@@ -135,7 +135,7 @@ fn take(origin: &DeviceFile) -> io::Result<Vec<(Sample, bool)>> {
     Ok(found)
 }
 
-/// The first place that holds nothing of what the record allows.
+/// Finds the first place that holds nothing of what the record allows.
 pub(super) fn changed(origin: &DeviceFile, samples: &[Sample]) -> Option<u64> {
     let size = origin.geometry().size_bytes;
     // Read by runs of neighbours.
@@ -173,14 +173,14 @@ struct Link {
 pub(crate) struct Watched {
     inner: Box<dyn Device>,
     samples: Samples,
-    /// None: no record is kept any more.
+    /// The link to the thread; none: no record is kept any more.
     link: Option<Link>,
     is_saving: bool,
     /// A record is to be written, now or after the one that is being written.
     is_due: bool,
     /// Writes that wait for a record: for the one being written, and for one after it.
     held: VecDeque<DeviceIo>,
-    /// Writes to sampled places that have begun, with what they bring.
+    /// Writes to sampled places that have begun, with the hashes of their data.
     flying: BTreeMap<Token, Vec<(usize, Option<u64>)>>,
     /// Flushes in flight, with their numbers.
     flushes: BTreeMap<Token, u64>,
@@ -188,7 +188,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Sends a record to be written, at once or after the one that is being written.
+    /// Sends a record to be written, at once or after the current one.
     fn save(&mut self) {
         self.is_due = true;
         let Some(link) = self.link.as_ref().filter(|_| !self.is_saving) else { return };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is above our files and block devices, as far as /proc and /sys tell: reads only these two.
+//! Finds what lies above our files and block devices, as far as /proc and /sys tell. Only these two
+//! are read.
 //!
-//! Loop devices over our files, partitions, device-mapper and md devices, loop devices over files
-//! of file systems on these, and so on; and what is mounted from any of them, in every mount
+//! Above them lie loop devices, partitions, device-mapper and md devices, loop devices over files
+//! of file systems on these, and so on. File systems mounted from any of them count in every mount
 //! namespace that this user may look into. (Test of all of it with a real kernel: end to end,
 //! `fuse`.)
 
@@ -21,7 +22,7 @@ use crate::report::counted;
 /// Devices on devices are followed so far.
 const DEPTH_MAX: usize = 8;
 
-/// Where to begin.
+/// The files and block devices from which the search begins.
 #[derive(Clone, Debug, Default)]
 pub(in crate::daemon) struct Roots {
     /// Mounted folders with a file for each volume.
@@ -31,7 +32,8 @@ pub(in crate::daemon) struct Roots {
 }
 
 impl Roots {
-    /// What a daemon with this configuration shows to its machine. Folders must not be mounted yet.
+    /// Lists what a daemon with this configuration shows to its machine. Folders must not be
+    /// mounted yet.
     pub(in crate::daemon) fn of(config: &Config) -> Self {
         let mut roots = Self::default();
         for listener in &config.listeners {
@@ -61,14 +63,14 @@ impl Roots {
 pub(super) enum Holder {
     /// A mounted file system.
     FileSystem {
-        /// Where it is mounted, as its users see it.
+        /// The mount point, as its users see it.
         at: PathBuf,
         /// How it is reached from here.
         reach: PathBuf,
-        /// Whose mounts these are, if they are not our own.
+        /// The process that has these mounts in its namespace, if that is not ours.
         namespace_of: Option<u32>,
     },
-    /// A block device, for those who write to it as a file.
+    /// A block device that programs may write to as a file.
     Device(PathBuf),
 }
 
@@ -84,12 +86,12 @@ impl fmt::Display for Holder {
     }
 }
 
-/// What is above.
+/// Everything that lies above the roots.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     /// Whatever is on a device of this level, the lowest first.
     pub(super) levels: Vec<Vec<Holder>>,
-    /// What can't be seen from here, a sentence each.
+    /// Things that can't be seen from here, a sentence each.
     pub(super) unseen: Vec<String>,
 }
 
@@ -134,7 +136,7 @@ pub(super) fn above(roots: &Roots) -> Found {
 /// The mounts of one namespace.
 #[derive(Debug)]
 struct View {
-    /// Whose namespace it is; none: our own.
+    /// A process in this namespace; none: it is our own.
     pid: Option<u32>,
     mounts: Vec<Mount>,
 }
@@ -169,7 +171,7 @@ impl View {
         self.mounts.iter().filter(|mount| folders.contains(&mount.at)).map(|mount| mount.device).collect()
     }
 
-    /// Where file systems of these numbers are mounted.
+    /// Finds the mount points of the file systems with these device numbers.
     fn places_of(&self, devices: &BTreeSet<u64>) -> Vec<PathBuf> {
         self.mounts.iter().filter(|mount| devices.contains(&mount.device)).map(|mount| mount.at.clone()).collect()
     }

@@ -51,7 +51,8 @@ fn operators_who_ask_without_end_leave_clients_their_turns() {
     daemon.close(false).unwrap();
 }
 
-/// A front-end that takes a turn to start, in which somebody looks whether the daemon is ready.
+/// A front-end that takes a turn to start. In that turn an operator asks whether the daemon is
+/// ready.
 struct Starting {
     asks: Option<ControlCall>,
     calls: Sender<ControlCall>,
@@ -139,7 +140,7 @@ fn a_stop_does_not_wait_for_operators_who_wait() {
     assert!(!daemon.serve().unwrap());
     let (reply, answers) = channel();
     assert_eq!(added.try_recv(), Err(TryRecvError::Disconnected));
-    // Nor does anybody who comes now.
+    // An operator that comes now gets no answer, either.
     let late = calls.send(ControlCall { command: Command::Status, reply });
     assert!(late.is_err() || answers.try_recv() == Err(TryRecvError::Disconnected));
     daemon.close(false).unwrap();

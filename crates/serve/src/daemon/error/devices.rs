@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Devices that are not those of one cache, or not apart.
+//! Errors of devices that belong to different caches, or are not apart from each other.
 
 use std::path::PathBuf;
 
@@ -26,16 +26,16 @@ pub enum DevicesError {
         origin = .0.display()
     )]
     OriginIsCache(PathBuf),
-    /// Two cache devices that are no pair, or one that is no whole cache.
+    /// Two cache devices are no pair, or one of them is no whole cache.
     #[error("{path}{and}: {error}. {advice}", path = path.display(), and = other.as_ref().map_or_else(String::new, |it| format!(", {}", it.display())))]
     Pairing {
         /// The cache device.
         path: PathBuf,
         /// The second one, if it was given.
         other: Option<PathBuf>,
-        /// What is wrong.
+        /// The fault of the pair.
         error: PairingError,
-        /// What to do.
+        /// The advice for the operator.
         advice: &'static str,
     },
     /// A mirror was named, but the cache has none.

@@ -7,12 +7,12 @@ use crate::config::Size;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// Too little RAM for the lanes.
+    /// The RAM is too little for the lanes.
     #[error(
         "buffer_bytes is {given}, and must be at least {least} for a cache of {lanes} lane{s}, threads = {threads} and lane_threads = {lane_threads}; without it that much is taken", given = Size(*given), least = Size(*least), s = plural(*lanes as usize)
     )]
     BufferSmall {
-        /// By the configuration.
+        /// The value of the configuration.
         given: u64,
         /// Needed.
         least: u64,
@@ -23,24 +23,24 @@ pub enum MemoryError {
         /// Threads of lanes.
         lane_threads: usize,
     },
-    /// Threads that nobody would use.
+    /// There are more threads than lanes that could use them.
     #[error(
         "lane_threads is {given}, but this cache has {lanes} lane{s}, of which each can use one; take at most {lanes}, or format with --lanes", s = plural(*lanes as usize)
     )]
     IdleLaneThreads {
-        /// What was asked for.
+        /// The value of the configuration.
         given: usize,
         /// Lanes.
         lanes: u32,
     },
-    /// A lane's arena has numbers for so much.
+    /// A lane's arena has no numbers for a RAM front of this size.
     #[error(
         "ram_front_bytes is {given}, for lanes with threads of their own at most {most} with {lanes} lanes; take less, or leave lane_threads out"
     )]
     FrontOfLanes {
-        /// What was asked for.
+        /// The value of the configuration.
         given: Size,
-        /// What is possible.
+        /// The largest value that is possible.
         most: Size,
         /// Lanes.
         lanes: u32,
@@ -50,7 +50,7 @@ pub enum MemoryError {
         "huge_pages: this kernel gives none, {setting} says `never` or can't be read; write `madvise` to it, or leave huge_pages out"
     )]
     NoHugePages {
-        /// Where the kernel says so.
+        /// The kernel's file that says so.
         setting: &'static str,
     },
     /// More RAM than there is.
@@ -59,9 +59,9 @@ pub enum MemoryError {
         most = most.told()
     )]
     BufferLarge {
-        /// What was asked for.
+        /// The value of the configuration.
         given: Size,
-        /// What there is.
+        /// The RAM of this machine.
         most: Size,
     },
 }

@@ -23,7 +23,7 @@ pub enum OriginsError {
     /// The cache has no origins.
     #[error("{path}: this cache belongs to no origin (it was detached); make a new one with `flashfront format`", path = .0.display())]
     Detached(PathBuf),
-    /// The volumes named are not those of the cache.
+    /// The volumes that were named are not those of the cache.
     #[error(
         "{cache}: the cache was formatted for {expected} origin(s), {given} given; name each origin that it was formatted for",
         cache = cache.display()
@@ -31,9 +31,9 @@ pub enum OriginsError {
     VolumeCount {
         /// The cache device.
         cache: PathBuf,
-        /// What the superblock says.
+        /// The number of volumes in the superblock.
         expected: usize,
-        /// What was given.
+        /// The number of volumes that were named.
         given: usize,
     },
     /// Another size than the cache knows.
@@ -47,9 +47,9 @@ pub enum OriginsError {
         origin: PathBuf,
         /// The cache device.
         cache: PathBuf,
-        /// What the superblock says.
+        /// The size in the superblock.
         expected: u64,
-        /// What the device has.
+        /// The size of the device.
         found: u64,
     },
     /// Another device than the cache knows.
@@ -62,7 +62,7 @@ pub enum OriginsError {
         origin: PathBuf,
         /// The cache device.
         cache: PathBuf,
-        /// Its recorded identity.
+        /// The identity in the superblock.
         expected: String,
     },
     /// Changed behind our back, and the cache holds dirty data.
@@ -89,7 +89,7 @@ pub enum OriginsError {
     OriginNewer {
         /// The origin.
         origin: PathBuf,
-        /// What happened to it, and when.
+        /// The change of the origin, and when it happened.
         how: String,
         /// The cache device.
         cache: PathBuf,
@@ -106,7 +106,7 @@ pub enum OriginsError {
     Unremembered {
         /// The origin.
         origin: PathBuf,
-        /// What happens to it, or has happened.
+        /// The change of the origin that could not be remembered.
         how: &'static str,
         /// Why.
         source: io::Error,

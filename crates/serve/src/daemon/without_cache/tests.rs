@@ -10,7 +10,7 @@ use crate::daemon::{self, DevicesError, Ended, Hooks, OriginsError, ServeError};
 use crate::offline::{FormatOptions, check, dump, format};
 use crate::rig::{Bench, Served};
 
-/// What is written without the cache.
+/// Data that is written without the cache.
 const NEWER: [u8; BLOCK_BYTES as usize] = [0xaa; BLOCK_BYTES as usize];
 
 impl Bench {
@@ -153,7 +153,7 @@ fn clean_data_is_dropped_once_though_no_sample_tells() {
     served.write(20, 10);
     served.drain();
     served.stop();
-    // What came later is not dropped.
+    // Data that came later is not dropped.
     let mut served = bench.serve();
     assert!(served.status().blocks_cached >= 10);
     assert_eq!(block(&mut served, 5), NEWER);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A request of the kernel on its way through the pump, with the reply that it waits for.
 //!
-//! One that is dropped unanswered is answered EIO by fuser.
+//! A request that is dropped unanswered is answered EIO by fuser.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use super::super::inlet::{Ask, Want};
 /// How a request is answered.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// With a part of the sectors read: a reader need not ask for whole ones.
+    /// A part of the sectors that are read: a reader need not ask for whole ones.
     Data {
         reply: ReplyData,
         skip: usize,

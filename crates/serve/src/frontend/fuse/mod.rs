@@ -2,14 +2,17 @@
 //! The FUSE front-end: a folder with one file per volume, which the loop driver makes a block
 //! device.
 //!
-//! For hosts that have neither ublk nor nbd. A folder and not a single file, since one mount then
-//! serves all volumes, by their names. The crate `fuser` mounts and speaks the protocol; its thread
-//! hands requests to the pump through [`inlet`](super::inlet). `volumes` is what that thread does,
-//! `ask` a request on its way, `place` the folder before and after. Payload of a read goes from its
-//! buffer to the kernel; of a write it is copied twice: by fuser's thread, which needs its buffer
-//! back, and by the pump, whose buffers are its own. No page cache of the file exists (direct I/O,
-//! whatever the opener asks for), so each FSYNC is a FLUSH of all that was acknowledged. Unmounted
-//! at the end; what a crash leaves is cleared by the next start (test:
+//! It is for hosts that have neither ublk nor nbd. One mount of a folder serves all volumes, by
+//! their names. The crate `fuser` mounts and speaks the protocol; its thread hands requests to the
+//! pump through [`inlet`](super::inlet). `volumes` is what that thread does, `ask` a request on its
+//! way, `place` the folder before and after.
+//!
+//! Payload of a read goes from its buffer to the kernel. Payload of a write is copied twice: by
+//! fuser's thread, which needs its buffer back, and by the pump, whose buffers are its own. The
+//! file has no page cache (direct I/O, whatever the opener asks for), so each FSYNC is a FLUSH of
+//! all that was acknowledged.
+//!
+//! The folder is unmounted at the end. The next start clears what a crash leaves (test:
 //! `a_mount_that_a_crash_left_is_cleared`).
 
 use std::collections::HashMap;
@@ -35,7 +38,7 @@ use ask::FuseAsk;
 pub use place::PlaceError;
 use volumes::Volumes;
 
-/// By what our mounts are known among others.
+/// The source by which our mounts are known among others.
 const SOURCE: &str = "flashfront";
 
 /// A volume as it is shown in the folder.
@@ -47,12 +50,12 @@ pub struct Shown {
     pub discard_zeroes: bool,
 }
 
-/// What both threads know.
+/// Data that both threads share.
 #[derive(Debug, Default)]
 struct Shared {
     /// Open files.
     open: AtomicUsize,
-    /// Those who have opened them, by the numbers that the kernel says with each request.
+    /// The openers of the files, by the numbers that the kernel says with each request.
     visits: Mutex<HashMap<u64, Visit>>,
     /// The number of the next one.
     next: AtomicU64,
@@ -71,7 +74,7 @@ impl Shared {
 #[derive(Debug)]
 pub struct Fuse {
     inlet: Inlet<FuseAsk>,
-    /// None: it is unmounted.
+    /// The mount; none: it is unmounted.
     session: Option<BackgroundSession>,
     shared: Arc<Shared>,
     folder: PathBuf,
@@ -106,12 +109,12 @@ impl Fuse {
         Ok(Self { inlet, session: Some(session), shared, folder, uri: uri(&file), stopping: false })
     }
 
-    /// Takes the folder away. Whoever still has a file open gets errors from now on.
+    /// Takes the folder away. A program that still has a file open gets errors from now on.
     fn unmount(&mut self) {
         let Some(session) = self.session.take() else {
             return;
         };
-        // First, so that fuser's thread waits for nobody any more.
+        // First, so that fuser's thread waits no longer.
         self.inlet.close();
         let open = self.shared.open.load(Ordering::SeqCst);
         if open > 0 {
@@ -167,7 +170,7 @@ impl Frontend for Fuse {
     }
 
     fn room(&mut self, _core: &mut dyn Core) {
-        // Who waits is tried at the end of every turn.
+        // Requests that wait are tried at the end of every turn.
     }
 
     fn turn_end(&mut self, now: Time, _registry: &Registry, core: &mut dyn Core) -> bool {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The folder that is mounted over: whether it may be, and clearing it of what a crash left.
+//! The folder that is mounted over: whether it may be, and clearing it after a crash.
 //!
 //! A killed daemon leaves its mount behind, and every access to it fails with ENOTCONN. Only such a
-//! one is cleared, and only if it is ours by its source; anything else that is in the way is left
+//! mount is cleared, and only if it is ours by its source. Anything else that is in the way is left
 //! alone.
 
 use std::fs;
@@ -31,7 +31,7 @@ pub enum PlaceError {
     /// The folder can't be looked at.
     #[error("{folder}: {error}; give --fuse an empty folder that is there", folder = folder.display())]
     Folder {
-        /// Which.
+        /// The folder.
         folder: PathBuf,
         /// Why.
         error: io::Error,
@@ -39,9 +39,9 @@ pub enum PlaceError {
     /// The place is a file, or has files.
     #[error("{folder}: {what}; give --fuse an empty folder, since what is in it could not be reached", folder = folder.display())]
     NotEmpty {
-        /// Which.
+        /// The folder.
         folder: PathBuf,
-        /// What it is instead.
+        /// The kind of thing that it is.
         what: &'static str,
     },
     /// Another daemon's.
@@ -50,9 +50,9 @@ pub enum PlaceError {
     /// A dead mount of another program.
     #[error("{folder}: mounted by {source_name}, which is gone; `umount {folder}` first", folder = folder.display())]
     Dead {
-        /// Which.
+        /// The folder.
         folder: PathBuf,
-        /// By its name in the table of mounts.
+        /// The source, by its name in the table of mounts.
         source_name: String,
     },
     /// The kernel refuses.
@@ -61,7 +61,7 @@ pub enum PlaceError {
         folder = folder.display()
     )]
     Mount {
-        /// Where.
+        /// The folder.
         folder: PathBuf,
         /// Why.
         error: io::Error,
@@ -69,7 +69,7 @@ pub enum PlaceError {
     /// A leftover can't be cleared.
     #[error("{folder}: the mount that a killed flashfront left can't be cleared: {error}; `umount --lazy {folder}` as its owner", folder = folder.display())]
     Stale {
-        /// Where.
+        /// The folder.
         folder: PathBuf,
         /// Why.
         error: io::Error,
@@ -114,9 +114,9 @@ pub(super) fn prepare(folder: &Path) -> Result<PathBuf, PlaceError> {
 
 /// Ends a session of ours.
 pub(super) fn take_away(folder: &Path, session: BackgroundSession) -> io::Result<()> {
-    // By force: what is queued fails instead of waiting for nobody. Lazily: an open file is no
-    // reason to leave a dead folder behind. Only a folder that still is ours: somebody may have
-    // mounted something over it.
+    // By force: queued requests fail instead of waiting for a dead daemon. Lazily: an open file is
+    // no reason to leave a dead folder behind. Only a folder that still is ours: another mount may
+    // lie over it.
     if mounted_at(folder)?.as_deref() != Some(SOURCE) {
         // Dropped, it would unmount what is there.
         std::mem::forget(session);
@@ -142,14 +142,14 @@ fn detach(folder: &Path) -> io::Result<()> {
     if fusermount.status()?.success() { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
-/// What a FUSE mount says whose program is gone.
+/// Whether this is the error of a FUSE mount whose program is gone.
 fn is_dead(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
-/// With links resolved, as the table of mounts has it. The folder itself may be dead, so its parent
-/// is asked.
+/// Resolves links, as the table of mounts does. The folder itself may be dead, so its parent is
+/// asked.
 fn whole_path(folder: &Path) -> io::Result<PathBuf> {
     match folder.canonicalize() {
         Err(error) if is_dead(&error) => {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The folder and its files, as fuser's thread shows them to the kernel.
 //!
-//! Names, sizes and rights never change, so they are answered here; what concerns data goes to the
+//! Names, sizes and rights never change, so they are answered here; requests for data go to the
 //! pump. Files are as block devices are: of fixed size, written in whole sectors (reads may be of
-//! any bytes). PUNCH_HOLE promises zeroes, and the loop driver counts on it: it is how it does
-//! WRITE_ZEROES as well as discard. So it is refused for origins whose discard does not leave
+//! any bytes). PUNCH_HOLE promises zeroes, and the loop driver counts on it: it uses that for
+//! WRITE_ZEROES as well as for discard. So it is refused for origins whose discard does not leave
 //! zeroes; the kernel then writes them.
 
 use std::ffi::OsStr;
@@ -28,7 +28,7 @@ use super::super::visit::{self, Visit};
 use super::ask::{FuseAsk, Reply};
 use super::{Shared, Shown};
 
-/// Nothing changes while it is mounted.
+/// How long the kernel may keep an answer: nothing changes while the folder is mounted.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 /// Requests of the kernel's own at a time (asynchronous direct I/O counts as such); a loop device
 /// has 128.
@@ -36,7 +36,7 @@ const BACKGROUND_MAX: u16 = 128;
 /// The number of the first file; the folder itself is 1.
 const FIRST_FILE: u64 = 2;
 
-/// What fuser's thread knows.
+/// The volumes, as fuser's thread knows them.
 #[derive(Debug)]
 pub(super) struct Volumes {
     all: Vec<Shown>,
@@ -88,7 +88,7 @@ impl Volumes {
         self.feed.put(FuseAsk { want, since: Instant::now(), payload, reply });
     }
 
-    /// What is wrong with a change of these bytes, if anything.
+    /// Returns the error of a change of these bytes, if it is to be refused.
     fn refusal(&self, place: usize, offset: u64, len: u64) -> Option<Errno> {
         let export = &self.all[place].export;
         let unit = u64::from(export.block_bytes);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests that come whole, each with a way to answer it: from the kernel, not from a stream of
-//! bytes.
+//! Requests that come whole from the kernel, each with a way to answer it.
 //!
 //! The [`Table`] holds a request against the volume, cuts it into parts as the NBD front-end does,
 //! fetches its payload, and answers when the engine has. Some protocols come with threads of their
-//! own (FUSE); those hand over what they took by a `Feed`, and the `Inlet` is the pump's end of it,
-//! with a table. Bounds: a `Feed` waits while `FEED_MAX` requests are in the channel, and its
-//! threads take no more from the kernel then; a table holds [`REQUESTS_MAX`] requests and
-//! [`BYTES_MAX`] of buffers. Every request is answered exactly once, also when the daemon ends
-//! under it (test: `whoever_asks_is_answered`).
+//! own (FUSE). Those hand over requests by a `Feed`, and the `Inlet` is the pump's end of it, with
+//! a table.
+//!
+//! Bounds: a `Feed` waits while `FEED_MAX` requests are in the channel, and its threads take no
+//! more from the kernel then. A table holds [`REQUESTS_MAX`] requests and [`BYTES_MAX`] of buffers.
+//! Every request is answered exactly once, also when the daemon ends under it (test:
+//! `whoever_asks_is_answered`).
 
 use flashfront_engine::{RequestError, RequestOp, Time};
 
@@ -30,7 +31,7 @@ pub(super) use feed::Feed;
 pub(super) use pump_end::Inlet;
 pub(super) use table::Table;
 
-/// Requests between the threads and the pump. With payload of 1 MiB each, so many MiB on top of
+/// Requests between the threads and the pump. Each may have 1 MiB of payload, which comes on top of
 /// `buffer_bytes`.
 #[cfg(feature = "fuse")]
 const FEED_MAX: usize = 16;
@@ -39,23 +40,25 @@ const REQUESTS_MAX: usize = 1024;
 /// Bytes of buffers that are held, as many as by an NBD connection.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// What a client wants, in bytes of its volume.
+/// A client's request, in bytes of its volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Want {
-    /// Which volume: its place among [`super::Core::exports`].
+    /// The volume: its place among [`super::Core::exports`].
     pub(super) export: usize,
     pub(super) op: RequestOp,
     pub(super) offset: u64,
     pub(super) len: u64,
     pub(super) fua: bool,
-    /// A discard after which the range reads as zeroes. Only for volumes whose origin does that
-    /// with whole blocks; the ends that are none are written.
+    /// A discard after which the range reads as zeroes.
+    ///
+    /// It is only for volumes whose origin does that with whole blocks. The ends that are no whole
+    /// blocks are written.
     pub(super) zeroed: bool,
 }
 
 /// A request, and the way to answer it.
 pub(super) trait Ask {
-    /// What it is. Always the same.
+    /// Returns the request, which never changes.
     fn want(&self) -> Want;
 
     /// When the daemon had it.
@@ -72,8 +75,9 @@ pub(super) trait Ask {
     /// The payload was fetched, and is not asked for again.
     fn taken(&mut self) {}
 
-    /// Tells that the request is done; a read gets its bytes in one or two parts. Called in the
-    /// pump's thread, which it must not keep waiting. One that is dropped unanswered must answer
-    /// itself: the daemon has ended.
+    /// Tells that the request is done; a read gets its bytes in one or two parts.
+    ///
+    /// The pump's thread calls it, and must not be kept waiting. A request that is dropped
+    /// unanswered must answer itself: the daemon has ended.
     fn answer(self, result: Result<&[&[u8]], RequestError>);
 }

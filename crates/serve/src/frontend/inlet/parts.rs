@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which requests to the engine a client's request becomes, or that it is not in order.
+//! Cuts a client's request into requests to the engine, or finds that it is not in order.
 //!
 //! Reads and writes are cut as the NBD front-end cuts them, so that each part has a buffer of at
-//! most 1 MiB. A discard that must leave zeroes is one for the whole blocks and writes zeroes to
-//! the ends (test: `a_zeroed_discard_covers_its_range`).
+//! most 1 MiB. A discard that must leave zeroes is a discard of the whole blocks and writes zeroes
+//! to the ends (test: `a_zeroed_discard_covers_its_range`).
 
 use flashfront_engine::{BLOCK_BYTES, REQUEST_BYTES_MAX, RequestOp};
 
@@ -23,7 +23,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// As a piece of payload; `None` if it has none.
+    /// Returns the part as a piece of payload; `None` if it has none.
     pub(super) fn payload(&self) -> Option<Piece> {
         let payload = matches!(self.op, RequestOp::Read | RequestOp::Write);
         payload.then_some(Piece { offset: self.offset, len: self.len as u32 })
@@ -51,7 +51,7 @@ pub(super) fn parts(want: &Want, export: &Export) -> Option<Vec<Part>> {
         }
         RequestOp::Discard if want.zeroed => zeroed(offset, offset + len, export.size_bytes),
         RequestOp::Discard | RequestOp::WriteZeroes { .. } | RequestOp::Flush => vec![Part { op, offset, len }],
-        // Nobody here asks for these.
+        // Clients of these front-ends never ask for these.
         RequestOp::WriteBytes { .. } | RequestOp::Prefetch | RequestOp::Map => return None,
     };
     debug_assert!(parts.len() <= PARTS_MAX, "{want:?} in {parts:?}");

@@ -18,7 +18,7 @@ use super::{Ask, FEED_MAX, Feed, Table};
 /// The pump's end.
 #[derive(Debug)]
 pub(in crate::frontend) struct Inlet<A> {
-    /// None: it is closed.
+    /// The channel of requests; none: it is closed.
     asks: Option<Receiver<A>>,
     bell: Arc<Bell>,
     /// Taken from the channel, and waiting for a place or buffers.
@@ -74,7 +74,7 @@ impl<A: Ask + Send> Inlet<A> {
         self.table.refused(id);
     }
 
-    /// Answers, and goes on with those who wait. `true`: there is more to do at once.
+    /// Answers, and goes on with requests that wait. `true`: there is more to do at once.
     pub(in crate::frontend) fn turn_end(&mut self, now: Time, core: &mut dyn Core) -> bool {
         self.table.answer(core);
         self.table.resume(now, core) | self.take_in(core)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The requests of one front-end that are at the engine, and what they hold.
+//! The requests of one front-end that are at the engine, and their buffers.
 //!
-//! A place in the table names the request in the engine's ids; it is reused only when the engine
+//! A place in the table names the request in the engine's ids. It is reused only when the engine
 //! owes nothing for it, so an id needs no generation. A request that would wait for its origin
-//! where there are no buffers for such ones is parked: it holds its place, and no buffer.
+//! needs a buffer of those for such requests. Where there is none it is parked: it holds its place,
+//! and no buffer.
 
 use std::collections::VecDeque;
 
@@ -27,9 +28,9 @@ const RETRIES: usize = 16;
 /// A request at the engine, or parked.
 #[derive(Debug)]
 struct Place<A> {
-    /// Nobody's: the place is free.
+    /// The request; none: the place is free.
     ask: Option<A>,
-    /// Its parts, and the buffers of those with payload.
+    /// The parts, and the buffers of those with payload.
     parts: Vec<(Part, Option<Buf>)>,
     unanswered: u32,
     /// The first failure.
@@ -44,11 +45,11 @@ struct Place<A> {
 pub(in crate::frontend) struct Table<A> {
     places: Vec<Place<A>>,
     free: Vec<u32>,
-    /// All parts are answered; the client is told at the end of the turn, when new I/O is on its
-    /// way.
+    /// Requests with all parts answered. The client is told at the end of the turn, when new I/O is
+    /// on its way.
     finished: Vec<u32>,
     held_bytes: u64,
-    /// Those that wait for buffers of those that may wait, first come first served.
+    /// Requests that wait for buffers of requests that may wait, first come first served.
     parked: VecDeque<u32>,
     /// When some of these are looked at once more: what they ask for may have come into the cache
     /// meanwhile.
@@ -89,7 +90,7 @@ impl<A: Ask> Table<A> {
         }
     }
 
-    /// Answers those that the engine has answered.
+    /// Answers requests that the engine has answered.
     pub(in crate::frontend) fn answer(&mut self, core: &mut dyn Core) {
         while let Some(at) = self.finished.pop() {
             self.finish(at, core);
@@ -113,7 +114,7 @@ impl<A: Ask> Table<A> {
             return Some(ask);
         }
         let bytes: u64 = parts.iter().map(buf_bytes).sum();
-        // Beyond half of what may be held only what ends by itself goes on.
+        // Beyond half of the bytes that may be held only requests that end by themselves go on.
         let much = self.held_bytes > 0 && self.held_bytes + bytes > BYTES_MAX / 2;
         let Some(parts) = self.buffers(&parts, much.then_some(Share::Passing), origin, core) else {
             return Some(ask);
@@ -222,7 +223,7 @@ impl<A: Ask> Table<A> {
         true
     }
 
-    /// All buffers or none: two requests with half of theirs would wait for each other.
+    /// Takes all buffers or none: two requests with half of theirs would wait for each other.
     fn buffers(
         &mut self,
         parts: &[Part],
@@ -297,12 +298,12 @@ fn alloc(core: &mut dyn Core, share: Option<Share>, bytes: u32, origin: OriginId
     }
 }
 
-/// What the buffer of a part takes; 0 = it has none.
+/// The bytes of a part's buffer; 0: it has none.
 fn buf_bytes(part: &Part) -> u64 {
     part.payload().map_or(0, |piece| u64::from(piece.buf_bytes()))
 }
 
-/// Where the payload of a part is.
+/// The place of a part's payload.
 fn span((part, buf): &(Part, Option<Buf>)) -> Option<Span> {
     let (piece, buf) = (part.payload()?, (*buf)?);
     Some(Span::new(buf, piece.buf_offset(), piece.len))

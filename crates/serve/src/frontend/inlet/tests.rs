@@ -67,7 +67,7 @@ fn what_is_out_of_order_is_refused() {
 /// How a request ended: its number, and its bytes.
 type Answer = (u64, Result<Vec<u8>, RequestError>);
 
-/// A request of a test. One that is dropped unanswered says so, as a front-end's must.
+/// A request of a test. A request that is dropped unanswered says so, as a front-end's must.
 struct Probe {
     number: u64,
     want: Want,
@@ -110,18 +110,18 @@ struct Ram {
     exports: Vec<Export>,
     disk: Arc<Mutex<Vec<u8>>>,
     queue: Vec<Request>,
-    /// Somebody may have room now.
+    /// Buffers were freed that a request may wait for.
     freed: bool,
 }
 
 impl Ram {
     fn new() -> Self {
-        // Two chunks for the front-end: whoever wants long ones has to wait for others.
+        // Two chunks for the front-end: long requests have to wait for others.
         let arena = Arena::with_reserve(16 << 20, 8 << 20);
         Self { arena, exports: vec![export(DISK_BYTES)], disk: Arc::default(), queue: Vec::new(), freed: false }
     }
 
-    /// Carries out one request, of those that wait the one at `nth`.
+    /// Carries out one of the requests that wait: the one at `nth`.
     fn execute(&mut self, nth: usize) -> RequestId {
         let request = self.queue.swap_remove(nth);
         assert_eq!(request.origin, OriginId(3));
@@ -169,7 +169,8 @@ impl Core for Ram {
     }
 }
 
-/// What thread number `own` asks for, one after the other: its own MiB, and many at a time.
+/// Returns the requests of thread number `own`, one after the other: its own MiB, and many at a
+/// time.
 fn script(own: u64) -> Vec<(Want, Vec<u8>)> {
     let base = own << 20;
     let mut all = Vec::new();
@@ -270,7 +271,7 @@ fn the_first_failure_of_a_part_is_the_answer() {
     let (mut inlet, feed) = Inlet::new().unwrap();
     let (answers, answered) = channel();
     let mut ram = Ram::new();
-    // Not aligned to blocks, and so long that it takes two buffers.
+    // The range is not aligned to blocks, and so long that it takes two buffers.
     let want = want(RequestOp::Read, SECTOR_BYTES, 1 << 20);
     feed.put(Probe { number: 1, want, payload: Vec::new(), answers: Some(answers) });
     assert!(inlet.take_in(&mut ram));

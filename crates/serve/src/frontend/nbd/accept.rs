@@ -57,8 +57,8 @@ pub(super) fn accept(requests: &mut Requests, request: &Request, core: &mut dyn 
             }
             Begun::Goes
         }
-        // Dirty blocks of the range are written to the origin before that. Nobody knows how long it
-        // takes.
+        // Dirty blocks of the range are written to the origin before that. How long it takes can't
+        // be known.
         Ask::Zeroes { fast: true, .. } => {
             let refusal = Refusal(Errno::ENOTSUP, "zeroing may take as long as writing");
             refuse(requests, cookie, offset, refusal, core);

@@ -13,7 +13,7 @@ use super::requests::Requests;
 use crate::frontend::Core;
 use crate::frontend::piece::{Piece, PieceId};
 
-/// What is read again ahead of a client's reading.
+/// Bytes that are read again ahead of the client's reading.
 const AHEAD_BYTES: u64 = 2 << 20;
 
 /// Whether a piece is a part of a reply that was taken back.
@@ -49,7 +49,7 @@ fn read_again(requests: &mut Requests, data: Data, share: Option<Share>, core: &
     let sectors = sectors_of(piece.offset, piece.offset + u64::from(piece.len));
     let order = Order { place: data.place, slot, op: RequestOp::Read, sectors, buf: Some(buf), fua: false };
     requests.submit(order, core);
-    // It is counted apart from what the reply was made of.
+    // This part is counted apart from the parts of the first reply.
     requests.table.get_mut(data.place).unanswered -= 1;
     true
 }

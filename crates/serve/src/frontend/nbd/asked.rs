@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one connection has asked of the engine.
+//! The requests that one connection has asked of the engine.
 
 use std::ops::Range;
 

@@ -49,7 +49,7 @@ impl Write for Socket {
 /// wanted and offered.
 ///
 /// # Errors
-/// If nobody listens, the server is none, or it refuses.
+/// No server listens, it speaks no NBD, or it refuses.
 pub fn connect(at: &Listen, name: &str, structured: bool) -> Result<Client, ClientError> {
     let socket = match at {
         Listen::Unix(path) => Socket::Unix(UnixStream::connect(path)?),

@@ -2,12 +2,13 @@
 //! A client's conversation, without its socket: bytes in, requests and bytes out.
 //!
 //! The caller moves bytes ([`Connection::receive`], [`Connection::transmit`]) and calls
-//! [`Connection::advance`] after each; how the bytes were cut on their way makes no difference
-//! (test: `any_split_says_the_same`). Payload of a long write is received into its buffer, a
-//! short one is copied from the read buffer, which takes many requests with one system call.
-//! Held here: one read buffer, at most [`super::REQUESTS_MAX`] requests and
-//! [`super::CONNECTION_BYTES_MAX`] of buffers. Where a limit is reached, nothing more is
-//! parsed, and the caller must not receive.
+//! [`Connection::advance`] after each. It makes no difference how the bytes were cut on their way
+//! (test: `any_split_says_the_same`). Payload of a long write is received into its buffer. Payload
+//! of a short one is copied from the read buffer, which takes many requests with one system call.
+//!
+//! A connection holds one read buffer, at most [`super::REQUESTS_MAX`] requests and
+//! [`super::CONNECTION_BYTES_MAX`] of buffers. At a limit nothing more is parsed, and the caller
+//! must not receive.
 
 use std::io::{self, IoSlice, IoSliceMut};
 
@@ -32,7 +33,7 @@ use crate::frontend::{Core, Export};
 /// Answers to options that a client may leave unread.
 const HANDSHAKE_UNREAD_MAX: usize = 64 << 10;
 
-/// What was received.
+/// Bytes that were received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Received {
     pub(super) bytes: usize,
@@ -40,7 +41,7 @@ pub(super) struct Received {
     pub(super) short: bool,
 }
 
-/// Where a conversation is.
+/// The phase of a conversation.
 #[derive(Debug)]
 enum Phase {
     /// The client's next bytes are for the protocol.
@@ -52,7 +53,7 @@ enum Phase {
     Ending,
 }
 
-/// What a client asked for, as the protocol judged it.
+/// A client's request, as the protocol judged it.
 #[derive(Clone, Copy, Debug)]
 enum Said {
     Request(Request),
@@ -88,7 +89,7 @@ impl Connection {
         self.protocol.in_handshake()
     }
 
-    /// All bytes that follow, either way, are inside TLS.
+    /// Goes on inside TLS: all bytes that follow, either way, belong to it.
     pub(super) fn enter_tls(&mut self) {
         debug_assert!(self.input.is_empty() && !self.has_output(), "plain bytes are left");
         self.protocol.enter_tls();
@@ -245,7 +246,7 @@ impl Connection {
         }
     }
 
-    /// Calls `send` with what is next; tells whether all of it was taken.
+    /// Calls `send` with the next bytes; tells whether all of them were taken.
     pub(super) fn transmit(
         &mut self,
         core: &mut dyn Core,

@@ -15,7 +15,7 @@ use super::requests::Requests;
 use crate::frontend::Core;
 use crate::frontend::piece::{Piece, PieceId};
 
-/// What a client is told of a failure.
+/// Returns the error that the client is told of a failure.
 fn refusal(error: RequestError) -> Refusal {
     match error {
         RequestError::Io => Refusal(Errno::EIO, "a device failed; the log of the daemon says more"),

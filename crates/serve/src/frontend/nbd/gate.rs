@@ -56,7 +56,7 @@ pub(super) struct Accepted {
     pub(super) place: Option<Place>,
 }
 
-/// What a front-end behind the gate has in the place of a listening socket.
+/// A front-end behind the gate has this in the place of a listening socket.
 #[derive(Debug)]
 pub(super) struct Handed {
     clients: Receiver<Accepted>,
@@ -103,8 +103,8 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Listens; clients are accepted once the pump runs, and served by the front-ends, so many of
-    /// them.
+    /// Listens for a number of front-ends. They serve the clients, which are accepted once the pump
+    /// runs.
     ///
     /// # Errors
     /// See [`BindError`].
@@ -133,7 +133,7 @@ impl Gate {
         Ok((gate, all))
     }
 
-    /// Where it listens, with the port the system chose.
+    /// The address at which the gate listens, with the port the system chose.
     #[must_use]
     pub fn address(&self) -> &Listen {
         &self.at
@@ -157,8 +157,8 @@ impl Gate {
         }
     }
 
-    /// To whom has least to do. Without a place for it the socket is dropped, which is a clear
-    /// answer.
+    /// Hands a client to the front-end that has least to do. Without a place for it the socket is
+    /// dropped, which is a clear answer.
     fn hand_over(&mut self, socket: Socket) {
         let clients: usize = self.ways.iter().map(Way::clients).sum();
         let way = self.ways.iter().min_by_key(|way| way.clients());
@@ -230,7 +230,7 @@ impl Frontend for Gate {
         }
     }
 
-    /// Its clients are the front-ends'.
+    /// The gate is always idle: its clients are the front-ends'.
     fn idle(&self) -> bool {
         true
     }

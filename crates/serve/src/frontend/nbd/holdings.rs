@@ -10,7 +10,7 @@ use crate::frontend::Core;
 /// Bytes of writes that a connection may have at the engine and get back.
 const UNSURE_BYTES_MAX: u64 = 256 << 10;
 
-/// What a connection holds.
+/// The buffers of a connection, as bytes.
 #[derive(Debug)]
 pub(super) struct Holdings {
     /// The most that it may hold.
@@ -27,7 +27,7 @@ impl Holdings {
         Self { most_bytes, origin: None, held_bytes: 0, unsure_bytes: 0 }
     }
 
-    /// From now on buffers are for requests to this origin.
+    /// Notes that buffers are for requests to this origin from now on.
     pub(super) fn open(&mut self, origin: OriginId) {
         self.origin = Some(origin);
     }

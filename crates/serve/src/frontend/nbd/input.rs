@@ -38,7 +38,7 @@ impl Input {
         self.len() == 0
     }
 
-    /// Where further bytes belong. [`Input::came`] tells how many have come.
+    /// The room for further bytes. [`Input::came`] tells how many have come.
     pub(super) fn room(&mut self) -> &mut [u8] {
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
@@ -57,7 +57,7 @@ impl Input {
         self.start += bytes;
     }
 
-    /// Nothing that is here matters any more.
+    /// Forgets all bytes that are here.
     pub(super) fn clear(&mut self) {
         (self.start, self.end) = (0, 0);
     }

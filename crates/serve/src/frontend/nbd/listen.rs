@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the NBD server listens: addresses as the operator writes them, and the sockets.
+//! The addresses at which the NBD server listens, and the sockets.
 //!
 //! A unix socket is reachable by its owner only, as the control socket is and by the same code.
 //! Without TLS, TCP is for this machine only, unless the operator insists.
@@ -17,10 +17,11 @@ use super::stream::Socket;
 use crate::address::Listen;
 use crate::socket::{BindError as SocketError, SocketFile, bind as bind_unix};
 
-/// A client over TCP that was silent for so long is asked whether it is there, so often, and given
-/// up after so many questions: after two minutes.
+/// A TCP client that was silent for this long is asked whether it is there.
 const ALIVE_AFTER: Duration = Duration::from_secs(60);
+/// The time between two such questions.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
+/// A client that does not answer this many questions is given up: after two minutes in all.
 const ALIVE_TIMES: u32 = 4;
 
 /// Why the server can't listen.
@@ -29,7 +30,7 @@ pub enum BindError {
     /// The system refused.
     #[error("cannot listen at {at}: {error}")]
     Io {
-        /// Where.
+        /// The address.
         at: Listen,
         /// Why.
         error: io::Error,
@@ -40,7 +41,7 @@ pub enum BindError {
     /// The name means nothing.
     #[error("cannot listen at {0}: the host has no address")]
     NoAddress(Listen),
-    /// Not this machine.
+    /// The address is not of this machine.
     #[error(
         "refusing to serve {0} without TLS: set it up with --tls-certificates DIR, or bind to \
          127.0.0.1 or ::1, or pass --insecure to let anyone who reaches this address read and \
@@ -49,7 +50,7 @@ pub enum BindError {
     Insecure(SocketAddr),
 }
 
-/// Where clients come from.
+/// The source of new clients.
 #[derive(Debug)]
 pub(super) enum Acceptor {
     Unix {
@@ -57,7 +58,7 @@ pub(super) enum Acceptor {
         _file: SocketFile,
     },
     Tcp(TcpListener),
-    /// From another thread that has accepted them.
+    /// The gate, in another thread, which has accepted them.
     Gate(Handed),
 }
 
@@ -136,7 +137,7 @@ impl Source for Acceptor {
         match self {
             Self::Unix { listener, .. } => listener.deregister(registry),
             Self::Tcp(listener) => listener.deregister(registry),
-            // The gate may ring once more; nobody looks.
+            // The gate may ring once more, and the ring has no effect.
             Self::Gate(_) => Ok(()),
         }
     }

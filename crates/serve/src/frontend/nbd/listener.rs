@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The NBD server in the pump's loop: accepts clients, moves bytes, watches limits and timeouts.
 //!
-//! Edge-triggered: what a socket can do is remembered in flags until it says `WouldBlock` (or
-//! takes less than offered, which on Linux means the same and saves a system call). Connections
-//! that found no buffers wait in one queue, first come first served, so that a long read isn't
-//! starved by short ones; what a client doesn't read is dropped while others wait (`spare`).
-//! TLS handshakes, whose signatures cost up to milliseconds (RSA), go on one per turn.
+//! The loop is edge-triggered: flags remember what a socket can do until it says `WouldBlock`. A
+//! socket that takes less than offered counts as full, too, which on Linux means the same and saves
+//! a system call.
+//!
+//! Connections that found no buffers wait in one queue, first come first served, so that short
+//! reads don't starve a long one. Answers that a client doesn't read are dropped while others wait
+//! (`spare`). TLS handshakes go on one per turn, as a signature (RSA) takes up to milliseconds.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,50 +20,23 @@ use super::super::piece::PieceId;
 use super::super::visit::Visit;
 use super::super::{Core, Export, Frontend, TokenRange};
 use super::connection::Connection;
-use super::gate::{Accepted, Full, Place};
+use super::gate::{Accepted, Full};
+use super::limits::UNREAD_BYTES_MAX;
 use super::listen::{Acceptor, BindError, is_about_client};
 use super::options::NbdOptions;
-use super::spare::{Stuck, UNREAD_BYTES_MAX};
+use super::peer::Peer;
 use super::stream::Stream;
 use super::wait::Wait;
-use super::watch::Since;
 use crate::address::Listen;
 use crate::unaccepted::Unaccepted;
 
 /// Bytes taken from one client before the others have their turn.
 const TURN_BYTES: usize = 4 << 20;
-/// What a receive counts as at least. Without TLS only the last one has less; in TLS a client may
-/// send records of one byte, or of none.
+/// Every receive counts as this many bytes at least.
+///
+/// Without TLS only the last receive has less. In TLS a client may send records of one byte, or of
+/// none.
 const RECEIVE_BYTES_MIN: usize = 128 << 10;
-
-/// A client.
-#[derive(Debug)]
-pub(super) struct Peer {
-    stream: Option<Stream>,
-    pub(super) connection: Connection,
-    readable: bool,
-    pub(super) writable: bool,
-    pub(super) stuck: Option<Stuck>,
-    /// The client has shut its side down, so a short read isn't the last.
-    closing: bool,
-    wait: Wait,
-    dirty: bool,
-    pub(super) since: Since,
-    visit: Visit,
-    _place: Option<Place>,
-}
-
-impl Peer {
-    /// Whether there is something to send.
-    pub(super) fn has_output(&self) -> bool {
-        self.connection.has_output() || self.stream.as_ref().is_some_and(Stream::holds_output)
-    }
-
-    /// Whether everything is said and sent.
-    fn is_over(&self) -> bool {
-        self.connection.is_over() && !self.has_output()
-    }
-}
 
 /// The NBD front-end.
 #[derive(Debug)]
@@ -77,7 +52,7 @@ pub struct Nbd {
     shook: bool,
     /// Connections without buffers, in the order they asked.
     pub(super) waiting: VecDeque<u16>,
-    /// Those with parked requests, in turns.
+    /// Connections with parked requests, in turns.
     pub(super) parked: VecDeque<u16>,
     pub(super) timer: Option<Time>,
     /// When parked requests are looked at once more, and when the first client is known to be
@@ -124,7 +99,7 @@ impl Nbd {
         }
     }
 
-    /// Where it listens, with the port the system chose.
+    /// The address at which the server listens, with the port the system chose.
     #[must_use]
     pub fn address(&self) -> &Listen {
         &self.at
@@ -179,19 +154,8 @@ impl Nbd {
             if socket.register(registry, token, interest).is_err() {
                 continue;
             }
-            self.peers[index] = Some(Peer {
-                stream: Some(Stream::Plain(socket)),
-                connection: Connection::new(index as u16, self.security()),
-                readable: false,
-                writable: true,
-                stuck: None,
-                closing: false,
-                wait: Wait::Input,
-                dirty: false,
-                since: Since::default(),
-                visit,
-                _place: place,
-            });
+            let connection = Connection::new(index as u16, self.security());
+            self.peers[index] = Some(Peer::new(Stream::Plain(socket), connection, visit, place));
             self.look = true;
             self.mark(index as u16);
         }
@@ -291,7 +255,7 @@ impl Nbd {
         }
     }
 
-    /// The socket failed: forgets the client, but for what the engine still has.
+    /// The socket failed: forgets the client, but for its requests at the engine.
     pub(super) fn hang_up(&mut self, number: u16, core: &mut dyn Core) {
         if let Some(peer) = &mut self.peers[usize::from(number)] {
             peer.connection.abort(core);
@@ -442,7 +406,7 @@ impl Frontend for Nbd {
     }
 
     fn room(&mut self, _core: &mut dyn Core) {
-        // Those who wait are tried at the end of every turn.
+        // Clients that wait are tried at the end of every turn.
     }
 
     fn turn_end(&mut self, now: Time, registry: &Registry, core: &mut dyn Core) -> bool {
@@ -486,7 +450,7 @@ impl Frontend for Nbd {
             self.watch(now, core);
         }
         self.shook = false;
-        // What was queued above is sent in the next turn, which must not wait for events.
+        // Replies that were queued above are sent in the next turn, which must not wait for events.
         more | self.dirty.iter().any(|&number| self.has_work(number))
     }
 

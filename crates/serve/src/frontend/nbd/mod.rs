@@ -2,11 +2,12 @@
 //! The NBD front-end serves volumes over unix sockets, TCP, and TLS.
 //!
 //! The crate `flashfront-nbd-proto` has the protocol. `connection` is one client's conversation
-//! without I/O (bytes in, bytes out), `listen`, `stream` and `listener` are the sockets, `tls` is
-//! what is around them on request, `client` the other end.
+//! without I/O: bytes in, bytes out. `listen`, `stream` and `listener` are the sockets, and `peer`
+//! is a client. `tls` encrypts on request, and `client` is the other end.
+//!
 //! Bounds: a client, however hostile, gets at most [`REQUESTS_MAX`] requests and
-//! [`CONNECTION_BYTES_MAX`] of buffers (tests: `hostile_*`), and inside TLS half a MiB on top; one
-//! that doesn't read is not read.
+//! [`CONNECTION_BYTES_MAX`] of buffers (tests: `hostile_*`). Inside TLS it gets half a MiB on top.
+//! A client that doesn't read is not read.
 
 mod accept;
 mod again;
@@ -27,6 +28,7 @@ mod outbox;
 mod parked;
 mod parks;
 mod payload;
+mod peer;
 mod pending;
 mod range;
 mod read;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What clients are told of a volume.
+//! The volumes as the protocol offers them to clients.
 
 use flashfront_nbd_proto::wire::export_flag;
 use flashfront_nbd_proto::{BlockSizes, server};
@@ -7,7 +7,7 @@ use flashfront_nbd_proto::{BlockSizes, server};
 use super::limits::PAYLOAD_BYTES_MAX;
 use crate::frontend::Export;
 
-/// What the protocol tells of each volume.
+/// Tells the protocol of each volume.
 pub(super) fn offered(exports: &[Export]) -> Vec<server::Export> {
     exports.iter().map(offer).collect()
 }

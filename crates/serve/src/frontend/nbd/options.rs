@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an operator may choose of the NBD server.
+//! The options of the NBD server.
 
 use super::tls::Tls;
 
-/// What an operator may choose.
+/// Options of the NBD server that an operator may choose.
 #[derive(Clone, Debug)]
 pub struct NbdOptions {
     /// Serve TCP on addresses other than loopback, without TLS.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What waits to be sent to one client, in order: header bytes, and payload in its buffers.
+//! The outbox of one client, in order: header bytes, and payload in its buffers.
 //!
-//! Payload is never copied; one vectored write takes up to [`SLICES_MAX`] pieces of both kinds.
-//! Bounded by what is put in: at most the replies of the requests a connection may have. Payload
-//! can be taken back ([`Outbox::take_back`]) as far as it is not sent: it is read once more when
-//! the client takes it.
+//! Payload is never copied; one vectored write takes up to [`SLICES_MAX`] pieces of both kinds. The
+//! outbox holds at most the replies of the requests that a connection may have. Payload that is not
+//! sent can be taken back ([`Outbox::take_back`]). It is read once more when the client takes it.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -42,7 +41,7 @@ enum At {
     Here(Span),
     /// Taken back.
     Away,
-    /// And asked for again, under this slot.
+    /// The payload was asked for again, under this slot.
     Asked(u16),
 }
 
@@ -56,10 +55,10 @@ impl Data {
     }
 }
 
-/// What became free by sending.
+/// Something that became free by sending.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// A buffer of so many bytes.
+    /// A buffer of this many bytes.
     Buf(Buf, u32),
     /// The place of a request.
     Answer(u16),
@@ -76,7 +75,7 @@ pub(super) struct Outbox {
     data_sent: usize,
     /// Bytes of payload that are here, sent or not.
     here_bytes: u64,
-    /// Items whose payload was taken back and is not here again.
+    /// Items without their payload, which was taken back.
     lacking: usize,
     /// Grows whenever the socket takes something.
     progress: u64,
@@ -118,8 +117,10 @@ impl Outbox {
         self.push(fill, None, None, None)
     }
 
-    /// Appends header bytes, then the payload at `data`, after which `frees` is a buffer of no more
-    /// use; the last item of a request `answers` it.
+    /// Appends header bytes, and then the payload at `data`.
+    ///
+    /// `frees` is the buffer that is free when the payload is sent; the last item of a request
+    /// `answers` it.
     pub(super) fn push<T>(
         &mut self,
         fill: impl FnOnce(&mut Vec<u8>) -> T,
@@ -137,7 +138,8 @@ impl Outbox {
         result
     }
 
-    /// Calls `send` with what is next; tells how many bytes it took, and how many it was offered.
+    /// Calls `send` with the next bytes; tells how many of them it took, and how many it was
+    /// offered.
     pub(super) fn send(
         &self,
         memory: &dyn Memory,
@@ -230,9 +232,10 @@ impl Outbox {
         self.lacking = 0;
     }
 
-    /// Gives up all payload, which must be asked for again. Of a block that is sent in part the
-    /// rest is kept: a client never gets the one half of a block from before a write and the other
-    /// half from after it.
+    /// Gives up all payload, which must be asked for again.
+    ///
+    /// The rest of a block that is sent in part is kept. So a client never gets one half of a block
+    /// from before a write and the other half from after it.
     pub(super) fn take_back(&mut self, memory: &dyn Memory, mut freed: impl FnMut(Buf, u32)) {
         let mut sent = std::mem::take(&mut self.data_sent) as u32;
         self.here_bytes = 0;
@@ -283,8 +286,8 @@ impl Outbox {
         }
     }
 
-    /// The first payload that was taken back and is not asked for again, if what is sent before it
-    /// is less than so many bytes.
+    /// Finds the first payload that was taken back and is not asked for again, if fewer than
+    /// `within_bytes` are sent before it.
     pub(super) fn first_away(&self, within_bytes: u64) -> Option<Data> {
         let mut before = 0;
         for data in self.items.iter().filter_map(|item| item.data) {
@@ -304,8 +307,8 @@ impl Outbox {
         }
     }
 
-    /// Notes that an answer is there, in a buffer of so many bytes; or it must be asked for again
-    /// once more. False: nobody wants it.
+    /// Notes that an answer is there, in a buffer of this many bytes; or it must be asked for again
+    /// once more. Returns false if the payload is not wanted any more.
     pub(super) fn arrived(&mut self, place: u16, slot: u16, there: Option<(Span, u32)>) -> bool {
         let asked = |it: &&mut Item| it.data.is_some_and(|data| data.place == place && data.at == At::Asked(slot));
         let Some(item) = self.items.iter_mut().find(asked) else { return false };

@@ -19,19 +19,19 @@ use super::status;
 use super::write::write_parked;
 use crate::frontend::Core;
 
-/// What came of a request that was tried once more.
+/// The result of trying a parked request once more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resumed {
     /// The engine has it.
     Begun,
-    /// There is no buffer.
+    /// There was no buffer for it.
     NoRoom,
-    /// Its connection holds as much as it may.
+    /// The connection holds as much as it may.
     HasEnough,
 }
 
-/// Tries the first of those that are parked with a buffer of this share. What the client `reads`
-/// goes first.
+/// Tries the first of the parked requests, with a buffer of this share. Dropped answers that the
+/// client `reads` go first.
 pub(super) fn resume(requests: &mut Requests, share: Share, reads: bool, core: &mut dyn Core) -> Resumed {
     if requests.parks.again() || reads && wants_payload(requests) {
         let served = fetch_again(requests, Some(share), core);
@@ -51,7 +51,7 @@ pub(super) fn resume(requests: &mut Requests, share: Share, reads: bool, core: &
         Share::Passing => bytes <= core.passing_bytes() / 2 && holdings.must_wait(bytes, true).is_none(),
         _ => holdings.share_for(bytes).is_none(),
     };
-    // What is begun may be answered at once.
+    // A request that is begun may be answered at once.
     requests.table.get_mut(parked.place()).parked -= 1;
     let begun = fits && begin(requests, &parked, share, core);
     if begun {
@@ -59,7 +59,7 @@ pub(super) fn resume(requests: &mut Requests, share: Share, reads: bool, core: &
         return Resumed::Begun;
     }
     requests.table.get_mut(parked.place()).parked += 1;
-    // Of those that may have become hits the next one is tried the next time.
+    // A request that may have become a hit goes to the end: the next one is tried the next time.
     requests.parks.push(parked, share != Share::Passing);
     if fits { Resumed::NoRoom } else { Resumed::HasEnough }
 }
@@ -74,7 +74,7 @@ fn begin(requests: &mut Requests, parked: &Parked, share: Share, core: &mut dyn 
     }
 }
 
-/// The client is gone, and with it those that wait here.
+/// The client is gone: drops its requests that wait here.
 pub(super) fn drop_parked(requests: &mut Requests, core: &mut dyn Core) {
     requests.parks.set_again(false);
     while let Some(parked) = requests.parks.pop() {

@@ -10,7 +10,7 @@ use crate::frontend::piece::Piece;
 /// A request, or a piece of one, without a buffer.
 #[derive(Debug)]
 pub(super) enum Parked {
-    /// All that is to be asked of the engine for it.
+    /// A whole request, of which the engine has been asked nothing.
     Whole { place: u16 },
     /// A piece of a write, and its payload.
     Write { place: u16, piece: Piece, payload: Box<[u8]> },
@@ -21,7 +21,7 @@ pub(super) enum Parked {
 pub(super) struct Parks {
     all: VecDeque<Parked>,
     writes: usize,
-    /// Parts of replies must be read again, of those that wait.
+    /// Parts of replies that must be read again are among those that wait.
     again: bool,
 }
 
@@ -54,7 +54,7 @@ impl Parks {
         self.again = again;
     }
 
-    /// What waits of a request is not wanted any more.
+    /// Forgets the parts of a request that wait here.
     pub(super) fn forget(&mut self, place: u16) {
         self.all.retain(|parked| parked.place() != place);
         self.writes = self.all.iter().filter(|parked| matches!(parked, Parked::Write { .. })).count();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The payload of a write on its way in.
 //!
-//! A long piece is received into its buffer, of the share for payload: a client that doesn't send
-//! the rest of it holds that. Where that share is used up, and for what is short, payload comes
-//! into the read buffer and is copied when all of a piece is there, so that a client holds no
-//! buffer (test: `paused_writers_hold_no_buffers_that_others_need`). Each piece goes to the engine
-//! as soon as it is complete. A client that leaves in the middle has written a part, as the
-//! protocol allows.
+//! A long piece is received into a buffer of the share for payload. A client that doesn't send the
+//! rest holds that buffer. When that share is used up, and for short pieces, payload comes into the
+//! read buffer. It is copied when all of a piece is there, so that a client holds no buffer (test:
+//! `paused_writers_hold_no_buffers_that_others_need`).
+//!
+//! Each piece goes to the engine as soon as it is complete. A client that leaves in the middle has
+//! written a part, as the protocol allows.
 
 use flashfront_device::Share;
 use flashfront_engine::{BLOCK_BYTES, Buf, REQUEST_BYTES_MAX, Span};
@@ -20,10 +21,10 @@ use super::write::submit_write;
 use crate::frontend::Core;
 use crate::frontend::piece::Piece;
 
-/// Payload is received into its buffer if at least this much of a piece is missing; below it a
-/// copy is cheaper than a system call that ends at the payload's end.
+/// Payload is received into its buffer if at least this much of a piece is missing. Below it a copy
+/// is cheaper than a system call that ends at the payload's end.
 const DIRECT_BYTES_MIN: usize = 16 << 10;
-/// What is copied from the read buffer at a time, which holds it in any case.
+/// Bytes that are copied from the read buffer at a time, which holds them in any case.
 const SHORT_BYTES: u64 = 64 << 10;
 
 /// A write that is being received.
@@ -54,12 +55,12 @@ pub(super) enum Came {
     Waits(Payload, Wait),
     /// A piece is at the engine, and more is to come.
     Goes(Payload),
-    /// All of it is at the engine.
+    /// All payload is at the engine.
     Completely,
 }
 
 impl Direct {
-    /// Where the rest belongs.
+    /// The place of the rest of a piece.
     fn rest(&self) -> Span {
         Span::new(self.buf, self.piece.buf_offset() + self.have, self.piece.len - self.have)
     }
@@ -71,14 +72,14 @@ impl Payload {
         Self { place, first: offset, at: offset, end: offset + len, direct: None }
     }
 
-    /// What comes next, up to a multiple of `bytes` from the first block on.
+    /// Returns the next piece, up to a multiple of `bytes` from the first block on.
     fn next(&self, bytes: u64) -> Piece {
         let first_block = self.first - self.first % BLOCK_BYTES;
         let end = (self.at - first_block) / bytes * bytes + bytes + first_block;
         Piece { offset: self.at, len: (end.min(self.end) - self.at) as u32 }
     }
 
-    /// Where the next bytes belong, if they are worth a direct receive.
+    /// The place of the next bytes, if they are worth a direct receive.
     pub(super) fn direct(&self) -> Option<Span> {
         let rest = self.direct.as_ref()?.rest();
         (rest.len as usize >= DIRECT_BYTES_MIN).then_some(rest)
@@ -91,7 +92,7 @@ impl Payload {
         }
     }
 
-    /// Goes on with what is in the read buffer.
+    /// Goes on with the bytes of the read buffer.
     pub(super) fn go_on(
         mut self,
         input: &mut Input,

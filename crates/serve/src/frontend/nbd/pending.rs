@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The requests of one connection that are not answered completely.
 //!
-//! A place in the table names the request in the engine's ids; it is reused only when the engine
-//! owes nothing for it and the reply is sent, so an id needs no generation. The same holds for the
-//! slots of its parts.
+//! A place in the table names the request in the engine's ids. It is reused only when the engine
+//! owes nothing for it and the reply is sent, so an id needs no generation. The slots of its parts
+//! follow the same rule.
 
 use flashfront_engine::Buf;
 use flashfront_nbd_proto::Ask;
@@ -40,23 +40,23 @@ pub(super) struct Pending {
     pub(super) cookie: u64,
     pub(super) offset: u64,
     pub(super) len: u64,
-    /// Of a read: bytes that are in the outbox or were sent, and bytes that the engine has been
+    /// Bytes of a read that are in the outbox or were sent, and bytes that the engine has been
     /// asked for since.
     pub(super) done: u64,
     pub(super) window: u32,
     /// Pieces the engine has not answered.
     pub(super) unanswered: u16,
-    /// Of a write or zeroes: reply only when durable.
+    /// A write or zeroes are answered only when they are durable.
     pub(super) fua: bool,
-    /// A write whose payload has not come completely.
+    /// The payload of a write has not come completely.
     pub(super) receiving: bool,
     /// A piece was refused: all that was asked of the engine for it has to wait.
     pub(super) refused: bool,
-    /// How often it is among those that are parked.
+    /// The number of its parts that are parked.
     pub(super) parked: u16,
-    /// Parts of a reply that are read again, of which the engine has not answered so many.
+    /// Parts of its reply that are read again, and that the engine has not answered.
     pub(super) again: u16,
-    /// Its reply is not wanted any more, while some of that is under way.
+    /// The reply is not wanted any more, while some of these parts are under way.
     pub(super) orphan: bool,
     /// The first failure, and where it happened.
     pub(super) failed: Option<(Refusal, Option<u64>)>,
@@ -69,8 +69,8 @@ pub(super) const AGAIN_SLOT: usize = 40;
 const _: () = assert!(Piece::count_max(PAYLOAD_BYTES_MAX) <= AGAIN_SLOT);
 
 impl Pending {
-    /// Whether the engine owes nothing for it, nor the client payload, nor does it wait for
-    /// anything here.
+    /// Whether nothing is left to do: the engine owes no answer, the client no payload, and no part
+    /// is parked.
     pub(super) fn is_done(&self) -> bool {
         self.unanswered == 0 && !self.receiving && self.parked == 0
     }
@@ -80,7 +80,7 @@ impl Pending {
         (first..PIECES_MAX).find(|slot| self.parts.get(*slot).is_none_or(Option::is_none))
     }
 
-    /// Its parts, but for those that are read again.
+    /// The parts of the request, without those that are read again.
     pub(super) fn first_parts(&mut self) -> &mut [Option<Part>] {
         let count =
             if matches!(self.ask, Ask::Read { .. }) { self.parts.len().min(AGAIN_SLOT) } else { self.parts.len() };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads: their buffers, and their pieces at the engine.
 //!
-//! Clients may ask for any bytes, the engine for whole sectors: a read takes in what is around.
-//! Reads longer than [`PAYLOAD_BYTES_MAX`], of clients that never asked for a maximum, are answered
-//! window by window, alone.
+//! Clients may ask for any bytes, the engine takes whole sectors: a read takes in the bytes around.
+//! Clients that never asked for a maximum may read more than [`PAYLOAD_BYTES_MAX`]. Such a read is
+//! answered window by window, alone.
 
 use flashfront_device::Share;
 use flashfront_engine::{BLOCK_BYTES, RequestOp};
@@ -21,7 +21,7 @@ use super::wait::Wait;
 use crate::frontend::Core;
 use crate::frontend::piece::Piece;
 
-/// What of a longer read is in memory at a time.
+/// Bytes of a longer read that are in memory at a time.
 const WINDOW_BYTES: u64 = 8 << 20;
 
 /// Begins a read, or tells what it must wait for.
@@ -63,8 +63,10 @@ fn start_window(requests: &mut Requests, place: u16, core: &mut dyn Core, may_al
     (!begin_window(requests, place, requests.holdings.share_for(bytes), core)).then_some(Wait::Room)
 }
 
-/// Takes the buffers for what is to be read, and hands its pieces to the engine; false if there are
-/// none. All buffers or none: two reads with half of theirs would wait for each other.
+/// Takes the buffers for the bytes to be read, and hands their pieces to the engine; false if there
+/// are none.
+///
+/// It takes all buffers or none: two reads with half of theirs would wait for each other.
 pub(super) fn begin_window(requests: &mut Requests, place: u16, share: Option<Share>, core: &mut dyn Core) -> bool {
     let pending = requests.table.get_mut(place);
     let (start, window) = (pending.offset + pending.done, pending.window);

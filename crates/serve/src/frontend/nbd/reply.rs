@@ -14,7 +14,7 @@ use crate::frontend::Core;
 
 /// Answers a request that is not in order.
 pub(super) fn refuse(requests: &mut Requests, cookie: u64, offset: u64, refusal: Refusal, core: &mut dyn Core) {
-    // What it was to do doesn't matter any more.
+    // A FLUSH stands in for the refused request, whose own operation no longer matters.
     let place = requests.insert(&Request::new(cookie, Ask::Flush, offset, 0));
     requests.table.get_mut(place).fail(refusal, None);
     finish(requests, place, core);

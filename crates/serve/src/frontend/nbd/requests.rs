@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The requests of one connection from their start to the last byte of their replies.
 //!
-//! The parts are organs with state of their own: a table, buffers, the outbox, what is parked, what
-//! the engine was asked. Here is what keeps them in step. The acts are in files of their own:
+//! The parts are organs with state of their own: a table, buffers, the outbox, parked requests,
+//! requests at the engine. The methods here keep them in step. The acts are in files of their own:
 //! `accept`, `read`, `status` and `write` begin requests; `ended` takes the engine's answers;
 //! `reply` and `content` queue replies; `parked` and `again` let requests wait without buffers.
 
@@ -34,7 +34,7 @@ pub(super) struct Requests {
     asked: Asked,
     export: Option<Export>,
     replies: Replies,
-    /// What the read that is being answered consists of; kept for its memory.
+    /// Segments of the read that is being answered; kept for its memory.
     pub(super) segments: Vec<Segment>,
     /// The read that is answered bit by bit, and nothing else meanwhile.
     long: Option<u16>,
@@ -42,13 +42,13 @@ pub(super) struct Requests {
     dead: bool,
     /// A reply was cut off: the connection must end.
     cut_off: bool,
-    /// What was taken back from the outbox can't be read again.
+    /// Payload that was taken back from the outbox can't be read again.
     lost: bool,
     progress: u64,
 }
 
 impl Requests {
-    /// No requests, of the connection with this number.
+    /// Begins without requests, for the connection with this number.
     pub(super) fn new(number: u16, outbox: Outbox) -> Self {
         Self {
             table: Table::default(),
@@ -112,7 +112,7 @@ impl Requests {
         self.lost
     }
 
-    /// What was taken back from the outbox can't be read again.
+    /// Notes that payload which was taken back from the outbox can't be read again.
     pub(super) fn lose(&mut self) {
         self.lost = true;
     }
@@ -139,7 +139,8 @@ impl Requests {
         self.long
     }
 
-    /// A request is answered. If that was the one that is answered alone, others may follow.
+    /// Notes that a request is answered. If no other request could go on beside it, others may
+    /// follow now.
     pub(super) fn end_long(&mut self, place: u16) {
         if self.long == Some(place) {
             self.long = None;
@@ -185,7 +186,7 @@ impl Requests {
         true
     }
 
-    /// Frees the buffers that a request still has, but for those of what is read again.
+    /// Frees the buffers that a request still has, but for those of parts that are read again.
     pub(super) fn free_bufs(&mut self, place: u16, core: &mut dyn Core) {
         for slot in self.table.get_mut(place).first_parts() {
             if let Some(part) = slot.take() {
@@ -218,7 +219,7 @@ impl Requests {
         self.parks.push(parked, false);
     }
 
-    /// What waits here of a request is not wanted any more.
+    /// Forgets the parts of a request that are parked.
     pub(super) fn unpark(&mut self, place: u16) {
         if self.table.get_mut(place).parked > 0 {
             self.parks.forget(place);
@@ -226,7 +227,7 @@ impl Requests {
         }
     }
 
-    /// Calls `send` with what is next; tells whether all of it was taken.
+    /// Calls `send` with the next bytes; tells whether all of them were taken.
     pub(super) fn transmit(
         &mut self,
         core: &mut dyn Core,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was read, divided into data and holes where there is nothing but zeroes.
+//! Divides read data into data and holes, where there is nothing but zeroes.
 //!
-//! Holes are found by looking: data that is none differs within its first bytes, which are sent
-//! anyway.
+//! Holes are found by looking at the bytes. Data that is no hole differs within its first bytes,
+//! which are sent anyway.
 
 use flashfront_engine::{BLOCK_BYTES, Memory, Span};
 
@@ -11,7 +11,7 @@ use super::pending::Part;
 /// The shortest run of zeroes that is worth a chunk of its own.
 const HOLE_BYTES_MIN: u64 = 16 << 10;
 
-/// A part of what was read.
+/// A part of the bytes that were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) start: u64,
@@ -19,7 +19,7 @@ pub(super) struct Segment {
     pub(super) hole: bool,
 }
 
-/// Where the bytes of a part that begin at `at` are.
+/// The place of the bytes from `at` to `end` of a part.
 pub(super) fn span(part: &Part, at: u64, end: u64) -> Span {
     let from = (part.at % BLOCK_BYTES) + (at - part.at);
     Span::new(part.buf, from as u32, (end - at) as u32)

@@ -1,51 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Buffers for those who wait: taken back from clients that don't read, and given to requests that
-//! are parked.
+//! Takes buffers back from clients that don't read, and gives buffers to requests that are parked.
 //!
-//! The answers of a client that reads nothing for [`STUCK_NS`] are dropped when somebody is short
-//! of buffers, and read again when the client takes them. So a client that is stopped costs others
+//! A client may read nothing for [`STUCK_NS`] while others are short of buffers. Then its answers
+//! are dropped, and read again when the client takes them. So a client that is stopped costs others
 //! nothing, and its connection stays. Each connection's parked requests go on in their order;
 //! connections go on in turns.
 //!
-//! Invariant: nobody holds buffers of answers that wait for a buffer. An answer that was dropped is
-//! read again before its connection's parked requests. What came behind it is dropped, too, if
-//! somebody is short (test: `clients_that_pause_now_and_then_all_get_their_answers`).
+//! Invariant: no connection holds buffers of answers that wait for a buffer. An answer that was
+//! dropped is read again before its connection's parked requests. Answers behind it are dropped,
+//! too, if buffers are short (test: `clients_that_pause_now_and_then_all_get_their_answers`).
 
 use flashfront_device::Share;
 use flashfront_engine::Time;
 
 use super::super::Core;
-use super::listener::{Nbd, Peer};
+use super::listener::Nbd;
 use super::parked::Resumed;
+use super::peer::Stuck;
 
-/// So long a client's socket is full before its answers are taken back. A client that is alive has
-/// read something by then: reading all again for it costs more than waiting.
+/// A client's answers are taken back after its socket was full for this long.
+///
+/// A client that is alive has read something by then. To read all again for it costs more than to
+/// wait.
 const STUCK_NS: u64 = 10_000_000;
-/// How often parked requests are looked at once more: what they ask for may have come into the
-/// cache meanwhile, or a lock may be free.
+/// How often parked requests are tried again: their blocks may have come into the cache meanwhile,
+/// or a lock may be free.
 const RETRY_NS: u64 = 5_000_000;
-/// So many at a time.
+/// Parked requests that are tried again at a time.
 const RETRIES: usize = 16;
-/// A client with so many bytes unread, and a full socket, has no further requests carried out.
-pub(super) const UNREAD_BYTES_MAX: u64 = 8 << 20;
-
-/// A client whose socket is full.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stuck {
-    since: Time,
-    progress: u64,
-}
-
-impl Peer {
-    /// Tries the first of the requests that are parked; before that, answers that were dropped, if
-    /// the client reads them now.
-    fn resume(&mut self, share: Share, core: &mut dyn Core) -> Resumed {
-        self.connection.resume(share, self.writable, core)
-    }
-}
-
 impl Nbd {
-    /// Makes room, if anybody is short of it.
+    /// Takes buffers back if any client is short of them.
     pub(super) fn make_room(&mut self, now: Time, core: &mut dyn Core) {
         self.stuck_until = None;
         if !core.is_short() {
@@ -69,7 +53,7 @@ impl Nbd {
         }
     }
 
-    /// Reads again what clients want that read once more. True if anything was asked for.
+    /// Reads dropped answers again for clients that read once more. True if any read was submitted.
     pub(super) fn fetch_again(&mut self, core: &mut dyn Core) -> bool {
         let mut asked = false;
         for peer in self.peers.iter_mut().flatten() {
@@ -120,7 +104,7 @@ impl Nbd {
         begun | self.retry_parked(now, core)
     }
 
-    /// Looks once more at some of those that wait on.
+    /// Tries some parked requests again.
     fn retry_parked(&mut self, now: Time, core: &mut dyn Core) -> bool {
         if self.parked.is_empty() {
             self.retry_at = None;

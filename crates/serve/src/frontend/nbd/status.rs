@@ -2,9 +2,9 @@
 //! BLOCK_STATUS: which parts of a range are holes, for clients that have selected
 //! `base:allocation`.
 //!
-//! The engine answers with a list of extents, perhaps of less than was asked for: the client asks
-//! again for the rest. A hole is told as one that reads as zeroes, all else as data. A reply has at
-//! most [`DESCRIPTORS_MAX`] extents.
+//! The engine answers with a list of extents, perhaps for less than the whole range: the client
+//! asks again for the rest. A hole is told as one that reads as zeroes, all else as data. A reply
+//! has at most [`DESCRIPTORS_MAX`] extents.
 
 use flashfront_device::Share;
 use flashfront_engine::{BLOCK_BYTES, MAP_BYTES, RequestOp, SECTOR_BYTES, Span, extents};
@@ -62,7 +62,7 @@ pub(super) fn answer(requests: &mut Requests, place: u16, one: bool, core: &mut 
     requests.outbox.push(|out| reply.extents(&asked, out), None, None, Some(place));
 }
 
-/// What is left of extents without the first `skip` bytes, and of that the first `len`.
+/// Cuts the first `skip` bytes off extents, and all after the next `len`.
 fn within(all: impl Iterator<Item = Extent>, skip: u64, len: u64) -> impl Iterator<Item = Extent> {
     let (mut skip, mut left) = (skip, len);
     let rest = all.map(move |extent| {

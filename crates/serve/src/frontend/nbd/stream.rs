@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A client's socket, as it is or inside TLS.
 //!
-//! Both kinds keep what the edge-triggered loop counts on: fewer bytes than there was room for
-//! mean that the socket is empty (but see [`Stream::may_have_more`]), fewer sent than offered that
-//! it is full.
+//! Both kinds keep what the edge-triggered loop counts on. Fewer bytes than there was room for mean
+//! that the socket is empty (but see [`Stream::may_have_more`]). Fewer bytes sent than offered mean
+//! that it is full.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 
@@ -21,7 +21,7 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// What is known of the client.
+    /// Says for people what is known of the client.
     pub(super) fn peer(&self) -> String {
         match self {
             Self::Unix(socket) => visit::peer(socket),
@@ -93,7 +93,7 @@ impl Source for Socket {
     }
 }
 
-/// Where a client's bytes come from and go to.
+/// The way of a client's bytes.
 #[derive(Debug)]
 pub(super) enum Stream {
     Plain(Socket),
@@ -147,7 +147,7 @@ impl Stream {
         }
     }
 
-    /// Before the socket is closed.
+    /// Says the end of the session, before the socket is closed.
     pub(super) fn close(&mut self, registry: &Registry) {
         let socket = match self {
             Self::Plain(socket) => socket,

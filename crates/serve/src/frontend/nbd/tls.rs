@@ -40,7 +40,7 @@ pub enum TlsError {
         path = path.display(), advice = missing(error)
     )]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Why.
         error: io::Error,
@@ -51,9 +51,9 @@ pub enum TlsError {
         path = path.display()
     )]
     Pem {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is looked for.
+        /// The kind of object that the file lacks.
         what: &'static str,
         /// How it begins.
         label: &'static str,
@@ -66,9 +66,9 @@ pub enum TlsError {
         path = path.display()
     )]
     KeyOpen {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Its permissions.
+        /// The permissions of the file.
         mode: u32,
     },
     /// A certificate that has no extensions, which no client of today takes.
@@ -77,9 +77,9 @@ pub enum TlsError {
         path = path.display()
     )]
     Version {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which version it is.
+        /// The version of the certificate.
         version: u8,
     },
     /// A key of a length that the library refuses.
@@ -88,22 +88,22 @@ pub enum TlsError {
         path = path.display()
     )]
     KeySize {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Its length.
+        /// The length of the key.
         bits: usize,
     },
     /// Certificate or key can't be used.
     #[error("{path}: this {what} can't be used: {error}", path = path.display())]
     Unusable {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it holds.
+        /// The kind of object that the file holds.
         what: &'static str,
         /// Why.
         error: String,
     },
-    /// They are of two servers.
+    /// The key and the certificate are of two servers.
     #[error("{key} is not the key of the certificate {certificate}; put the two that were made together there",
         key = key.display(), certificate = certificate.display())]
     Mismatch {
@@ -114,7 +114,7 @@ pub enum TlsError {
     },
 }
 
-/// What to do about a file that can't be read.
+/// Advises about a file that can't be read.
 fn missing(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Timeouts: who is hung up on for taking too long.
+//! Timeouts: the server hangs up on clients that take too long.
 //!
 //! A client may be as slow as it likes, but for the beginning and the end. The clock is the
 //! caller's.
@@ -15,14 +15,6 @@ const HANDSHAKE_NS: u64 = 30_000_000_000;
 const STALLED_NS: u64 = 5_000_000_000;
 /// How often stalled clients are looked for, while there is a reason.
 const WATCH_NS: u64 = 1_000_000_000;
-
-/// When a client last moved, as of the last look.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Since {
-    accepted: Option<Time>,
-    moved: Option<Time>,
-    progress: u64,
-}
 
 impl Nbd {
     /// Hangs up on clients that take too long.

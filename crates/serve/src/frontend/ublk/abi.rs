@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel's ublk driver is told and tells: numbers and layouts of linux/ublk_cmd.h.
+//! Numbers and layouts of linux/ublk_cmd.h, in which the kernel's ublk driver speaks.
 //!
-//! Only what is used here, in its newest form (ioctl-encoded commands, Linux 6.5). The sizes are
-//! checked at compile time, since they are part of the numbers.
+//! Only those in use are here, in their newest form (ioctl-encoded commands, Linux 6.5). The sizes
+//! are checked at compile time, since they are part of the numbers.
 
 /// `_IOR('u', number, struct of that size)`.
 const fn ior(number: u32, size: usize) -> u32 {
@@ -38,7 +38,7 @@ pub(super) mod io {
     pub(in super::super) const COMMIT_AND_FETCH: u32 = iowr(0x21, size_of::<IoCommand>());
 }
 
-/// What a device can, and what is asked of it.
+/// Abilities of a device that can be asked for.
 pub(super) mod feature {
     pub(in super::super) const USER_RECOVERY: u64 = 1 << 3;
     pub(in super::super) const USER_RECOVERY_REISSUE: u64 = 1 << 4;
@@ -52,7 +52,7 @@ pub(super) mod state {
     pub(in super::super) const QUIESCED: u16 = 2;
 }
 
-/// Of the block layer: what a request wants.
+/// Operations of the block layer.
 pub(super) mod op {
     pub(in super::super) const READ: u32 = 0;
     pub(in super::super) const WRITE: u32 = 1;
@@ -64,7 +64,7 @@ pub(super) mod op {
     pub(in super::super) const NOUNMAP: u32 = 1 << 15;
 }
 
-/// Where the payload of request `tag` of queue 0 begins on /dev/ublkcN.
+/// The place on /dev/ublkcN where the payload of request `tag` of queue 0 begins.
 pub(super) const fn payload_at(tag: u16) -> u64 {
     0x8000_0000 + ((tag as u64) << 25)
 }
@@ -107,7 +107,7 @@ pub(super) struct DeviceInfo {
 #[repr(C)]
 pub(super) struct Parameters {
     pub(super) len: u32,
-    /// Which of the two are set: bit 0 and bit 1.
+    /// The sets of parameters that are filled in: bit 0 and bit 1.
     pub(super) types: u32,
     /// Bit 2: there is something to flush. Bit 3: FUA is understood.
     pub(super) attributes: u32,
@@ -125,7 +125,7 @@ pub(super) struct Parameters {
     pub(super) zero_sectors_max: u32,
     pub(super) discard_segments_max: u16,
     pub(super) reserved: u16,
-    /// Of the C struct's alignment; beyond `len`.
+    /// Fills the C struct to its alignment; `len` does not count it.
     pub(super) pad: u32,
 }
 
@@ -164,7 +164,7 @@ impl IoCommand {
 }
 
 impl ControlCommand {
-    /// As an SQE of 128 bytes has it.
+    /// Encodes it as an SQE of 128 bytes has it.
     pub(super) fn encode(self) -> [u8; 80] {
         let mut bytes = [0; 80];
         bytes[0..4].copy_from_slice(&self.device.to_ne_bytes());
@@ -189,7 +189,7 @@ const _: () = assert!(size_of::<IoCommand>() == 16);
 mod tests {
     use super::*;
 
-    /// As a C compiler makes them of linux/ublk_cmd.h of Linux 6.12.
+    /// Numbers that a C compiler makes of linux/ublk_cmd.h of Linux 6.12.
     #[test]
     fn the_numbers_are_the_kernels() {
         assert_eq!(control::GET_DEVICE_INFO, 0x8020_7502);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A request of the block layer on its way through the pump.
 //!
-//! One that is dropped unanswered stays with the driver, which fails it, or gives it to the next
-//! daemon.
+//! A request that is dropped unanswered stays with the driver, which fails it, or gives it to the
+//! next daemon.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ pub(super) struct UblkAsk {
     pub(super) results: Results,
 }
 
-/// What a request wants of volume `export`; `None`: something that was never offered.
+/// Reads a request for volume `export`; `None`: an operation that was never offered.
 pub(super) fn want(description: &Description, export: usize) -> Option<Want> {
     let flags = description.op_flags;
     let op = match flags & op::MASK {

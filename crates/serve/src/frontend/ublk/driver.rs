@@ -2,8 +2,8 @@
 //! Orders to the ublk driver about a device as a whole: make it, start it, take it over, take it
 //! away.
 //!
-//! They are commands of an io_uring of its own. Those that the driver carries out only with the
-//! device being served meanwhile ([`Driver::begin`]) end later, and make the ring readable.
+//! They are commands of an io_uring of its own. Some orders the driver carries out only while the
+//! device is being served ([`Driver::begin`]). They end later, and make the ring readable.
 #![expect(unsafe_code, reason = "submission entries that point to memory")]
 
 use std::fs::File;
@@ -17,7 +17,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use super::abi::{ControlCommand, DeviceInfo, PARAMETERS_LEN, Parameters, control};
 
 const ENTRIES: u32 = 4;
-/// No queue is meant.
+/// The order is for no queue.
 const NO_QUEUE: u16 = u16::MAX;
 
 /// The driver, as far as it is about one device.
@@ -48,7 +48,7 @@ impl Driver {
         self.ring.as_raw_fd()
     }
 
-    /// What the driver can.
+    /// Returns the features of the driver.
     pub(super) fn features(&mut self) -> io::Result<u64> {
         let mut features = 0_u64;
         let (addr, len) = (&raw mut features as u64, size_of::<u64>() as u16);
@@ -80,8 +80,8 @@ impl Driver {
         self.order(control::START_RECOVERY, ControlCommand::default())
     }
 
-    /// Takes the device away, or leaves that to the kernel if somebody still has it open after
-    /// `patience`.
+    /// Takes the device away. If a program still has it open after `patience`, the kernel does so
+    /// later.
     pub(super) fn delete(&mut self, patience: Duration) -> io::Result<()> {
         self.push(control::DELETE_DEVICE, ControlCommand::default());
         let end = Instant::now() + patience;
@@ -100,7 +100,7 @@ impl Driver {
         }
     }
 
-    /// Begins what ends only when the device is served; `pid` is who does.
+    /// Begins an order that ends only when the process `pid` serves the device.
     pub(super) fn begin(&mut self, order: u32, pid: u64) -> io::Result<()> {
         self.push(order, ControlCommand { data: pid, ..ControlCommand::default() });
         self.ring.submit().map(drop)

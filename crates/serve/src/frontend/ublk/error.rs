@@ -7,7 +7,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UblkError {
-    /// No driver.
+    /// The driver is not there.
     #[error(
         "/dev/ublk-control: {error}; the kernel's ublk driver must be there (`modprobe ublk_drv`; Linux 6.5 or later), and this must be root. Without it: --fuse, or --nbd"
     )]
@@ -24,7 +24,7 @@ pub enum UblkError {
         /// N.
         number: u32,
     },
-    /// Another daemon's, or still somebody's who has it open.
+    /// Another daemon serves the device, or a program still has it open.
     #[error(
         "/dev/ublkb{number} is served already, or what a killed daemon left of it is still mounted or open; stop that daemon, or unmount it"
     )]
@@ -45,7 +45,7 @@ pub enum UblkError {
     Io {
         /// N.
         number: u32,
-        /// What.
+        /// The operation.
         doing: &'static str,
         /// Why.
         error: io::Error,

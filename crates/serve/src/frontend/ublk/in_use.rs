@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether somebody builds on a block device: a file system, swap, or another block device.
+//! Finds out whether a block device is in use: by a file system, swap, or another block device.
 //!
-//! Found out by reading what the kernel says of itself: opening the device would make us wait for
-//! ourselves.
+//! It reads what the kernel says of itself: opening the device would make us wait for ourselves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +20,7 @@ pub(super) fn in_use(name: &str) -> bool {
         || swaps.lines().any(|line| is_first(line, name))
 }
 
-/// What the kernel says of a device, and of its partitions.
+/// Lists the kernel's folders of a device and of its partitions.
 fn parts(devices: &Path, name: &str) -> Vec<PathBuf> {
     let device = devices.join(name);
     let partitions = fs::read_dir(&device).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -30,7 +29,8 @@ fn parts(devices: &Path, name: &str) -> Vec<PathBuf> {
     all
 }
 
-/// By its number, or, of a file system of several devices, by its source; with its partitions.
+/// Whether a device is mounted: by its number, or by its source if a file system has several
+/// devices; with its partitions.
 fn is_mounted(table: &str, number: &str, name: &str) -> bool {
     table.lines().any(|line| {
         let source = line.split_once(" - ").and_then(|(_, rest)| rest.split(' ').nth(1));

@@ -2,17 +2,17 @@
 //! The ublk front-end: a volume as /dev/ublkbN, a block device of this machine.
 //!
 //! The kernel's driver hands over requests by commands of io_uring, whose ring is one more poll
-//! token: so all of it runs in the pump's thread, needs no thread of its own, no C library and no
-//! copy but the one between the client's pages and the pump's buffers (UBLK_F_USER_COPY, Linux
-//! 6.5). The crate `libublk` brings an executor, a thread per queue and libclang at build time, and
-//! was left for that. `abi` is the kernel's header, `driver` a device as a whole, `queue` its
-//! requests, `ask` one of them.
+//! token. So all of it runs in the pump's thread and needs no thread of its own and no C library.
+//! The only copy is between the client's pages and the pump's buffers (UBLK_F_USER_COPY, Linux
+//! 6.5). The crate `libublk` is not used: it brings an executor, a thread per queue, and libclang
+//! at build time. `abi` is the kernel's header, `driver` a device as a whole, `queue` its requests,
+//! `ask` one of them.
 //!
-//! **Recovery** (UBLK_F_USER_RECOVERY, _REISSUE): the device outlives a killed daemon; its requests
-//! wait, and the next one gets those that were not answered again. To the client nothing has
-//! happened, so nothing that was acknowledged may be lost by the process's death: with durability
-//! `flush` up to a second of writes would be, unnoticed. So only devices of durability `always` are
-//! recoverable; others end with the daemon, with I/O errors, as an NBD connection does. A device is
+//! **Recovery** (UBLK_F_USER_RECOVERY, _REISSUE): the device outlives a killed daemon. Its requests
+//! wait, and the next daemon gets those that were not answered again. To the client nothing has
+//! happened, so the process's death may lose nothing that was acknowledged. With durability `flush`
+//! up to a second of writes would be lost, unnoticed. So only devices of durability `always` are
+//! recoverable. Others end with the daemon, with I/O errors, as an NBD connection does. A device is
 //! taken over only by its mark: of the same volume, of the same origin.
 
 use std::cell::RefCell;
@@ -56,24 +56,24 @@ const AGAIN_NS: u64 = 1_000_000;
 /// How long a killed daemon's device may take to notice that. It ends with its last I/O.
 const DEATH_WAIT: Duration = Duration::from_secs(10);
 const DEATH_STEP: Duration = Duration::from_millis(20);
-/// How long to wait for a device to be gone; if somebody still has it open, it goes when he closes
-/// it.
+/// How long to wait for a device to be gone. If a program still has it open, it goes when that
+/// closes it.
 const DELETE_WAIT: Duration = Duration::from_secs(2);
 
-/// What is wanted.
+/// Options of a ublk device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UblkOptions {
     /// N of /dev/ublkbN.
     pub number: u32,
     /// The volume's place among [`Core::exports`].
     pub export: usize,
-    /// What tells this volume of this origin from all others.
+    /// The mark that tells this volume of this origin from all others.
     pub mark: u64,
     /// Whether no acknowledged write is lost with the process.
     pub recoverable: bool,
 }
 
-/// Where a device is in its life.
+/// The phase of a device's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Made, or taken over, and not known to clients yet.
@@ -95,10 +95,10 @@ pub struct Ublk {
     /// The volume's name.
     volume: String,
     driver: Driver,
-    /// None: closed.
+    /// The queue; none: it is closed.
     queue: Option<Queue>,
     table: Table<UblkAsk>,
-    /// Without buffers so far, in the order they came.
+    /// Requests without buffers so far, in the order they came.
     waiting: VecDeque<UblkAsk>,
     results: Results,
     /// When to send answers that the kernel has refused.
@@ -112,8 +112,8 @@ pub struct Ublk {
 }
 
 impl Ublk {
-    /// Makes the device, or takes over the one that a killed daemon left. Clients see it when the
-    /// pump runs.
+    /// Makes the device, or takes over the device that a killed daemon left. Clients see it when
+    /// the pump runs.
     ///
     /// # Errors
     /// See [`UblkError`].
@@ -278,7 +278,7 @@ impl Ublk {
 
     /// Takes the device away.
     fn delete(&mut self) {
-        // The driver waits for whoever has the character device.
+        // The driver waits until no process has the character device open.
         self.waiting.clear();
         self.queue = None;
         self.phase = Phase::Gone;
@@ -288,8 +288,8 @@ impl Ublk {
     }
 }
 
-/// The device of that number if a killed daemon left it to us. One that can't be used any more is
-/// deleted.
+/// Finds the device of that number if a killed daemon left it to us. A device that can't be used
+/// any more is deleted.
 fn take_over(driver: &mut Driver, options: &UblkOptions, can: u64) -> Result<Option<DeviceInfo>, UblkError> {
     let number = options.number;
     let failed = |doing| move |error: io::Error| UblkError::Io { number, doing, error };
@@ -334,7 +334,7 @@ fn make(driver: &mut Driver, export: &Export, options: &UblkOptions) -> io::Resu
     driver.add(&mut info)?;
     let parameters = parameters(export);
     driver.set_parameters(&parameters).inspect_err(|_| {
-        // What is wrong is the parameters, not this.
+        // The parameters have the fault, and not this call.
         let _ = driver.delete(DELETE_WAIT);
     })?;
     Ok(info)
@@ -362,7 +362,7 @@ fn parameters(export: &Export) -> Parameters {
 
 impl Drop for Ublk {
     fn drop(&mut self) {
-        // One that is live is the next daemon's, or dies with the process: the driver sees to both.
+        // A live device is the next daemon's, or dies with the process: the driver sees to both.
         if self.phase == Phase::Made && !self.recovering {
             self.delete();
         }
@@ -415,7 +415,7 @@ impl Frontend for Ublk {
     }
 
     fn room(&mut self, _core: &mut dyn Core) {
-        // Who waits is tried at the end of every turn.
+        // Requests that wait are tried at the end of every turn.
     }
 
     fn turn_end(&mut self, now: Time, _registry: &Registry, core: &mut dyn Core) -> bool {

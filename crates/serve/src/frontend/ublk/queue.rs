@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The requests of a device: fetched from the driver and given back by an io_uring, which is a poll
-//! token.
+//! The requests of a device: an io_uring, which is a poll token, fetches them from the driver and
+//! gives them back.
 //!
-//! All of it belongs to one thread, the one that fetches first: the driver insists on it. What a
-//! request is about lies in memory that the driver shares; its payload is copied by reading and
-//! writing the character device, straight from and to the buffers of the pump.
+//! All of it belongs to the thread that fetches first: the driver insists on that. A request's
+//! description lies in memory that the driver shares. Its payload is copied by reading and writing
+//! the character device, straight from and to the buffers of the pump.
 #![expect(unsafe_code, reason = "maps memory of the driver's; submission entries")]
 
 use std::fs::File;
@@ -35,12 +35,12 @@ impl Payloads {
     }
 }
 
-/// What came of a fetch.
+/// The result of a fetch.
 #[derive(Debug)]
 pub(super) enum Fetched {
     /// A request.
     Request(u16, Description),
-    /// Nothing will come any more under this tag, and why.
+    /// No request will come any more under this tag, for this reason.
     Over(io::Error),
 }
 
@@ -94,7 +94,7 @@ impl Queue {
         self.submit()
     }
 
-    /// What has come.
+    /// Returns the next fetch that has ended.
     pub(super) fn fetched(&mut self) -> Option<Fetched> {
         let entry = self.ring.completion().next()?;
         let tag = entry.user_data() as u16;
@@ -149,7 +149,7 @@ impl Drop for Queue {
 pub(super) mod tests {
     use super::*;
 
-    /// A queue without a driver behind it, whose commands end at once with an error; the kernel
+    /// A queue without a driver behind it, whose commands end at once with an error. The kernel
     /// refuses to take them until [`accept`]. `None`: there is no io_uring here, which is said.
     pub(in super::super) fn refused(depth: u16) -> Option<Queue> {
         let file = tempfile::tempfile().unwrap();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tells guests by their call eventfds, and never waits for one.
 //!
-//! A write to an eventfd blocks while its count is at the end, and whoever shares the eventfd can
-//! bring it there and take O_NONBLOCK away at any moment. The kernel itself signals eventfds
-//! without waiting: so a read of nothing is given to its asynchronous I/O, which ends at once and
-//! signals the eventfd that is named in it (IOCB_FLAG_RESFD of io_submit(2)). That costs 0.35 us
-//! where a write costs 0.12 (Linux 6.18 in a VM); it is one for all answers of a turn. Test:
-//! `hostile_calls_that_are_full_stop_nobody`.
+//! A write to an eventfd blocks while its count is at the end. Every process that shares the
+//! eventfd can bring it there, and take O_NONBLOCK away at any moment. The kernel itself signals
+//! eventfds without waiting. So a read of no bytes is given to its asynchronous I/O. It ends at
+//! once and signals the eventfd that is named in it (IOCB_FLAG_RESFD of io_submit(2)).
+//!
+//! One call tells of all answers of a turn. It costs 0.35 us where a write costs 0.12 (Linux 6.18
+//! in a VM). Test: `hostile_calls_that_are_full_stop_nobody`.
 #![expect(unsafe_code, reason = "system calls that no crate of ours has; every block has its SAFETY comment")]
 
 use std::fs::File;
@@ -26,7 +27,7 @@ const SIGNALS: u32 = 1;
 #[derive(Default)]
 struct Order {
     data: u64,
-    /// The kernel's key and flags, whose order is that of the machine's bytes.
+    /// The kernel's key and flags, in the byte order of the machine.
     key_and_flags: u64,
     opcode: u16,
     priority: i16,
@@ -53,7 +54,7 @@ struct End {
 #[derive(Debug)]
 pub(super) struct Calls {
     context: libc::c_ulong,
-    /// What is read, of which there is nothing.
+    /// An empty file, from which the orders read no bytes.
     empty: OwnedFd,
 }
 
@@ -74,8 +75,8 @@ impl Calls {
         let mut order = Order { opcode: READ, file, flags: SIGNALS, eventfd, ..Order::default() };
         loop {
             let mut orders = [&raw mut order];
-            // SAFETY: one order, which is whole and is written to by nobody but this call; it reads
-            // no bytes, so it points to no memory, and it has ended when the call has.
+            // SAFETY: this is one whole order, and only this call writes to it. The order reads no
+            // bytes, so it points to no memory. It has ended when the call has.
             if unsafe { libc::syscall(libc::SYS_io_submit, self.context, 1 as libc::c_long, orders.as_mut_ptr()) } == 1
             {
                 return true;
@@ -128,7 +129,7 @@ mod tests {
             assert!(calls.signal(&call));
         }
         assert_eq!(count(&call), 10 * ENDS_MAX as u64);
-        // A write would block from here on: nobody has asked for anything else.
+        // A write would block from here on: the eventfd is not in non-blocking mode.
         assert!(!rustix::fs::fcntl_getfl(&call).unwrap().contains(OFlags::NONBLOCK));
         rustix::io::write(&call, &(u64::MAX - 1).to_ne_bytes()).unwrap();
         for _ in 0..3 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A chain of descriptors: where in the guest's memory a request's bytes are.
 //!
-//! `virtio-queue` walks chains too, but ends a damaged one as if it were whole, and starts only at
-//! what is new in the ring, while a request that is taken up again is known by its head alone
-//! (`inflight`). However a chain is knotted, at most [`DESCRIPTORS_MAX`] descriptors are looked at
-//! (test: `any_bytes_are_a_request_or_refused`).
+//! `virtio-queue` walks chains too, but not as this needs. It ends a damaged chain as if it were
+//! whole. It starts only at new heads in the ring, while a request that is taken up again is known
+//! by its head alone (`inflight`). However a chain is knotted, at most [`DESCRIPTORS_MAX`]
+//! descriptors are looked at (test: `any_bytes_are_a_request_or_refused`).
 
 use virtio_queue::desc::split::Descriptor;
 use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryMmap};
@@ -45,13 +45,15 @@ pub(super) struct Chain {
     pub(super) writable: Vec<Segment>,
 }
 
-/// Where a descriptor of a table is.
+/// The address of a descriptor of a table.
 fn place(table: GuestAddress, index: u16) -> Option<GuestAddress> {
     table.checked_add(u64::from(index) * DESCRIPTOR_BYTES)
 }
 
-/// Hints that the requests of these heads will be read soon: first the descriptors of all, then
-/// what those name. Waited for one by one they were a tenth of what a read from the RAM front took.
+/// Hints that the requests of these heads will be read soon: first the descriptors of all, then the
+/// memory that those name.
+///
+/// Waited for one by one, these reads took a tenth of the time of a read from the RAM front.
 pub(super) fn expect(guest: &Guest, table: GuestAddress, heads: &[u16]) {
     let places = || heads.iter().filter_map(|&head| place(table, head));
     places().for_each(|at| guest.expect(at));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Closes what clients have sent, where it keeps nobody waiting.
+//! Closes the files that clients have sent, where that keeps nobody waiting.
 //!
-//! close(2) asks the file system to write back, which one of the client's own making (FUSE) need
-//! never answer; a socket may have such files in it that nobody has looked at. So each closing has
-//! a thread of its own, which is gone in microseconds as a rule. [`CLOSINGS_MAX`] may hang, in one
-//! front-end; then it accepts nobody (test: `what_hangs_at_its_closing_keeps_nobody_waiting`).
+//! close(2) asks the file system to write back. A file system of the client's own making (FUSE)
+//! need never answer. A socket may have such files in it that were never looked at. So each closing
+//! has a thread of its own, which is gone in microseconds as a rule. Up to [`CLOSINGS_MAX`]
+//! closings of a front-end may hang; then it accepts no client (test:
+//! `what_hangs_at_its_closing_keeps_nobody_waiting`).
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub(super) const CLOSINGS_MAX: usize = 2 * CONNECTIONS_MAX;
 pub(super) struct Closing(Arc<AtomicUsize>);
 
 impl Closing {
-    /// Whether so many hang that there should not be more.
+    /// Whether the most closings hang that there should be.
     pub(super) fn is_stuck(&self) -> bool {
         self.0.load(Ordering::Acquire) >= CLOSINGS_MAX
     }
@@ -33,7 +34,7 @@ impl Closing {
             drop(ManuallyDrop::into_inner(what));
             count.fetch_sub(1, Ordering::AcqRel);
         };
-        // Without a thread it stays open, and counts as one that hangs.
+        // Without a thread the file stays open, and counts as a closing that hangs.
         let _ = std::thread::Builder::new().name("flashfront-close".to_owned()).spawn(close);
     }
 }
@@ -44,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    /// Like a file whose owner answers when it wants to.
+    /// A file whose owner answers when it wants to.
     struct Slow(Receiver<()>);
 
     impl Drop for Slow {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest is told about its disk: features, and the configuration space of virtio-blk.
+//! The features and the configuration space of virtio-blk, by which a guest knows its disk.
 //!
 //! Offsets are those of `struct virtio_blk_config` in the virtio 1.2 specification, section 5.2.4.
 
@@ -22,13 +22,14 @@ pub(super) const fn bit(feature: u32) -> u64 {
     1 << feature
 }
 
-/// What is offered for a volume, without the bits of vhost-user itself.
+/// The features that are offered for a volume, without the bits of vhost-user itself.
 ///
-/// Not VIRTIO_BLK_F_CONFIG_WCE, by which a guest may switch the write cache off. QEMU asks for the
-/// configuration once, before it says which features are taken, and never again says what the guest
-/// has chosen: neither to the next daemon nor after a reset. A guest could then believe that there
-/// is no write cache, and send no FLUSH to a daemon that waits for one. Without the feature FLUSH
-/// alone says that there is one (test: `a_guest_is_told_of_the_write_cache_by_flush_alone`).
+/// VIRTIO_BLK_F_CONFIG_WCE, by which a guest may switch the write cache off, is not offered. QEMU
+/// asks for the configuration once, before it says which features are taken. It never says again
+/// what the guest has chosen: neither to the next daemon nor after a reset. A guest could then
+/// believe that there is no write cache, and send no FLUSH to a daemon that waits for one. Without
+/// the feature FLUSH alone says that there is one (test:
+/// `a_guest_is_told_of_the_write_cache_by_flush_alone`).
 pub(super) fn features(export: &Export) -> u64 {
     let read_only = if export.read_only { bit(VIRTIO_BLK_F_RO) } else { 0 };
     let always = [

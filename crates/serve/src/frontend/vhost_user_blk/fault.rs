@@ -14,10 +14,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Mappings that can be guarded at a time, in the whole process.
 const GUARDS_MAX: usize = 4096;
-/// Bytes of them: half of the addresses that a process has on x86-64. A file that is nothing but
-/// long costs a client nothing, and without a bound some of them would leave no address for the
-/// daemon's own memory. A client may have as many as it leaves to others: so there are always some
-/// for the next one (test: `hostile_memory_takes_not_all_addresses`).
+/// The most bytes of all mappings: half of the addresses that a process has on x86-64.
+///
+/// A file that is only long costs a client nothing. Without a bound some of them would leave no
+/// address for the daemon's own memory. A client may have as many addresses as it leaves to others.
+/// So some are always left for the next client (test: `hostile_memory_takes_not_all_addresses`).
 const BYTES_MAX: u64 = 64 << 40;
 
 struct Slot {
@@ -38,12 +39,12 @@ static SLOTS: [Slot; GUARDS_MAX] = [const {
     }
 }; GUARDS_MAX];
 
-/// Of all that are there or about to be.
+/// The bytes of all mappings that are there or about to be.
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Whether SIGBUS comes to us; front-ends may be in several threads.
 static INSTALLED: Mutex<bool> = Mutex::new(false);
-/// What SIGBUS did before.
+/// The action on SIGBUS before ours.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// Watches over one mapping; dropped before it is unmapped.
@@ -51,8 +52,8 @@ static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 pub(super) struct Guard(usize);
 
 impl Guard {
-    /// For a mapping of so many bytes that is about to be made, for a client that has `own` bytes
-    /// already.
+    /// Makes a guard for a mapping of this many bytes that is about to be made. The client has
+    /// `own` bytes already.
     pub(super) fn new(bytes: usize, own: u64) -> io::Result<Self> {
         install()?;
         let free = |slot: &Slot| !slot.taken.swap(true, Ordering::AcqRel);
@@ -133,9 +134,9 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
             continue;
         }
         slot.hit.store(true, Ordering::Relaxed);
-        // SAFETY: replaces exactly the mapping that a `Guard` watches over, which its owner made
-        // and has not unmapped, by one of the same place and length; what reads it goes on with
-        // zeroes.
+        // SAFETY: this replaces exactly the mapping that a `Guard` watches over, which its owner
+        // made and has not unmapped, by one of the same place and length. Readers of it go on
+        // with zeroes.
         let mapped = unsafe {
             libc::mmap(
                 std::ptr::with_exposed_provenance_mut(start),
@@ -153,7 +154,7 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
     pass_on(signal, info, context);
 }
 
-/// Not ours: does what would have been done without us.
+/// Does what the process would have done without us: the fault is not ours.
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let before = BEFORE.get();
     let handler = before.map_or(libc::SIG_DFL, |before| before.sa_sigaction);

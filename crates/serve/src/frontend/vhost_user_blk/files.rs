@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The files that come with a message: whether they are what they should be, before the message is
-//! read.
+//! Looks at the files that come with a message, before the message is read.
 //!
 //! A file of the client's choice may be on a file system of its own making (FUSE), which need never
-//! answer: to poll it, to touch it where it is mapped, to ask for its length, or to close it could
-//! take for ever, and the pump has one thread. Here nothing is asked that a file system would have
-//! to answer: eventfds are known by the kernel's name for them, memory by having seals, which
-//! memfds and the files of tmpfs and hugetlbfs have and no others do. What is neither is closed
-//! elsewhere (`closing`), and the message never read. Test: `hostile_files_are_refused`.
+//! answer. To poll it, to touch its mapping, to ask for its length, or to close it could take for
+//! ever, and the pump has one thread. So nothing is asked here that a file system would have to
+//! answer. Eventfds are known by the kernel's name for them. Memory is known by its seals, which
+//! only memfds and the files of tmpfs and hugetlbfs have. Any other file is closed elsewhere
+//! (`closing`), and the message is never read. Test: `hostile_files_are_refused`.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -24,10 +23,10 @@ use super::limits::HEADER_BYTES;
 /// Files that the `vhost` crate takes with one message.
 const FILES_MAX: usize = 32;
 
-/// What to do.
+/// The advice for the user.
 const MEMORY: &str = "give the guest its memory from a memfd, or a file of tmpfs or hugetlbfs (QEMU: memory-backend-memfd, or memory-backend-file in /dev/shm)";
 
-/// What is wrong with a file.
+/// The fault of a file.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FileError {
     #[error("it sent {0:?}, which is neither an eventfd nor memory that always answers; {MEMORY}")]
@@ -44,8 +43,8 @@ pub(super) enum FileError {
 
 /// statfs(2).
 const HUGETLBFS: u64 = 0x9584_58f6;
-/// Looks at the files of the message that is next, of so many bytes with its header, all of which
-/// are there. The message stays where it is.
+/// Looks at the files of the next message. All its `bytes`, with the header, are in the socket, and
+/// stay there.
 pub(super) fn look(socket: &UnixStream, bytes: usize, closing: &Closing) -> io::Result<Result<(), FileError>> {
     let mut into = [0; HEADER_BYTES + MAX_MSG_SIZE];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
@@ -61,7 +60,7 @@ pub(super) fn look(socket: &UnixStream, bytes: usize, closing: &Closing) -> io::
     });
     let files: Vec<OwnedFd> = rights.flatten().collect();
     // The kernel shows the first files in the socket, and no bytes after those that came with them.
-    // They may be those of a later message, so what is looked for here is only what is never right.
+    // They may belong to a later message. So only files that are never right are looked for here.
     let strange = |file: &OwnedFd| !is_eventfd(file.as_fd()) && !is_memory(file.as_fd());
     let refused = if received.flags.contains(ReturnFlags::CTRUNC) {
         Some(FileError::Many)
@@ -71,7 +70,7 @@ pub(super) fn look(socket: &UnixStream, bytes: usize, closing: &Closing) -> io::
         files.iter().find(|file| strange(file)).map(|file| FileError::Strange(name(file.as_fd())))
     };
     match refused {
-        // Neither eventfds nor memory have anything to be written back.
+        // Eventfds and memory have nothing to be written back.
         None => Ok(Ok(())),
         Some(error) => {
             closing.close(files);
@@ -90,13 +89,13 @@ pub(super) fn memory(file: File) -> Result<File, FileError> {
     if is_memory(file.as_fd()) { Ok(file) } else { Err(FileError::NoMemory(name(file.as_fd()))) }
 }
 
-/// What the size of memory must be a multiple of: 1, or a huge page.
+/// Returns the unit of a memory's size: 1, or the bytes of a huge page.
 pub(super) fn page_bytes(memory: &File) -> io::Result<u64> {
     let stat = rustix::fs::fstatfs(memory)?;
     Ok(if stat.f_type as u64 & 0xffff_ffff == HUGETLBFS { stat.f_bsize as u64 } else { 1 })
 }
 
-/// Nothing else has this name: those of files begin with a slash.
+/// No file has this name: names of files begin with a slash.
 fn is_eventfd(file: BorrowedFd<'_>) -> bool {
     name(file) == "anon_inode:[eventfd]"
 }
@@ -106,7 +105,7 @@ fn is_memory(file: BorrowedFd<'_>) -> bool {
     rustix::fs::fcntl_get_seals(file).is_ok()
 }
 
-/// What the kernel calls it; needs no file system but /proc.
+/// Returns the kernel's name for a file; needs no file system but /proc.
 fn name(file: BorrowedFd<'_>) -> String {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
     link.map_or_else(|error| format!("a file without a name (/proc: {error})"), |link| link.display().to_string())

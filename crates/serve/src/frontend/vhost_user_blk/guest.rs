@@ -23,11 +23,11 @@ use super::limits::MEMORY_SLOTS_MAX;
 pub(super) fn map(file: File, offset: u64, bytes: u64, own: u64) -> io::Result<(MmapRegion, Guard)> {
     let file = files::memory(file).map_err(io::Error::other)?;
     let end = offset.checked_add(bytes).ok_or(io::ErrorKind::InvalidInput)?;
-    // What is taken away later is noticed by the guard.
+    // Memory that is taken away later is noticed by the guard.
     if file.metadata()?.len() < end {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    // Of a huge page the kernel neither unmaps nor replaces (`fault`) a part.
+    // The kernel neither unmaps nor replaces (`fault`) a part of a huge page.
     let page = files::page_bytes(&file)?;
     if !bytes.is_multiple_of(page) {
         return Err(io::Error::other(format!("{bytes} bytes of memory in pages of {page}; share whole pages")));
@@ -92,7 +92,7 @@ impl Guest {
         Ok(())
     }
 
-    /// The guest's address of what the client has at `user`.
+    /// Translates an address of the client to the guest's address.
     pub(super) fn translate(&self, user: u64) -> Option<GuestAddress> {
         let place = self.places.iter().find(|place| user.checked_sub(place.user).is_some_and(|at| at < place.bytes))?;
         Some(GuestAddress(place.guest + (user - place.user)))

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What survives the daemon: which requests a client has given and not got back.
+//! Records that survive the daemon: which requests a client has given and not got back.
 //!
 //! The client keeps the memory (VHOST_USER_GET_INFLIGHT_FD, SET_INFLIGHT_FD) and gives it to the
-//! next daemon, which takes the requests up again, in the order they were taken before. A request
-//! is noted before it is looked at, and struck out after it is in the used ring; between the two
-//! writes a crash may come, and `used` tells which of them was the last. Layout and order of
-//! writes: "Inflight I/O tracking" of vhost-user.rst, for split rings. Test:
+//! next daemon. That daemon takes the requests up again, in the order they were taken before. A
+//! request is noted before it is looked at, and struck out after it is in the used ring. A crash
+//! may come between the two writes, and `used` tells which of them was the last. Layout and order
+//! of writes: "Inflight I/O tracking" of vhost-user.rst, for split rings. Test:
 //! `unfinished_requests_are_taken_up_by_the_next_daemon`.
 //!
-//! After the queues comes a mark of our own: that writes were acknowledged and not flushed, and by
-//! which daemon. They are in its RAM, as in a disk's volatile cache; but a guest that comes back to
-//! the next daemon has not lost its power, and would take the FLUSH of that one for a promise about
-//! them. So the next daemon knows, and fails it (test:
+//! After the queues comes a mark of our own. It says that writes were acknowledged and not flushed,
+//! and by which daemon. They are in its RAM, as in a disk's volatile cache. But a guest that comes
+//! back to the next daemon has not lost its power. It would take the FLUSH of that daemon for a
+//! promise about these writes. So the next daemon knows of them, and fails the FLUSH (test:
 //! `a_guest_learns_that_unflushed_writes_died_with_the_daemon`).
 
 use std::fs::File;
@@ -86,7 +86,7 @@ impl Inflight {
         self.guard.is_hit()
     }
 
-    /// The daemon that has acknowledged writes that nobody flushed, if there are any.
+    /// The daemon that has acknowledged writes which were never flushed, if there are any.
     pub(super) fn debtor(&self) -> Option<u64> {
         let load = |at| self.memory.load::<u64>(self.mark(at), Ordering::Acquire).unwrap_or(0);
         (load(OWES_AT) != 0).then(|| load(DAEMON_AT))
@@ -126,8 +126,8 @@ fn sealed(bytes: u64) -> io::Result<File> {
     Ok(File::from(fd))
 }
 
-/// The memory of one queue. A write that fails means that the mapping is gone (`fault`), so there
-/// is nobody to tell, and the client is hung up on for it.
+/// The memory of one queue. A write that fails means that the mapping is gone (`fault`). Then the
+/// server hangs up on the client.
 #[derive(Debug)]
 pub(super) struct Tracker {
     memory: GuestMemoryMmap,
@@ -138,8 +138,8 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
-    /// Looks at what was left in flight, of a queue whose used ring is at `used`: those heads, in
-    /// their order.
+    /// Looks at the requests that were left in flight, of a queue whose used ring is at `used`.
+    /// Returns their heads in their order.
     pub(super) fn recover(&mut self, used: u16) -> Vec<u16> {
         if self.load(VERSION_AT) == 0 {
             self.store(VERSION_AT, VERSION);
@@ -148,7 +148,7 @@ impl Tracker {
             return Vec::new();
         }
         if self.load(USED_AT) != used {
-            // Killed between the used ring and the strike: that one is done.
+            // The daemon was killed between the used ring and the strike: this request is done.
             let last = self.load(LAST_AT);
             if last < self.size {
                 self.set_inflight(last, false);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The requests of one client that are not answered completely.
 //!
-//! A place names the request in the engine's ids; it is reused only when the engine owes nothing
-//! for it. Buffers are of pieces and not of requests: each is copied to where it belongs and given
-//! back as soon as the engine has answered, so that a request never holds some while it waits for
+//! A place names the request in the engine's ids. It is reused only when the engine owes nothing
+//! for it. Buffers belong to pieces and not to requests. Each is copied to its place and given back
+//! as soon as the engine has answered. So a request never holds some buffers while it waits for
 //! others.
 
 use flashfront_engine::{Buf, Time};
@@ -16,13 +16,13 @@ use super::request::{Ask, Range, Status};
 /// A request of the guest.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// Which queue (none: our own), and the head of its chain there.
+    /// The queue (none: the request is our own), and the head of its chain there.
     pub(super) ring: Option<usize>,
     pub(super) head: u16,
     pub(super) ask: Ask,
-    /// Where the guest learns how it ended.
+    /// The place where the guest learns how the request ended.
     pub(super) status: GuestAddress,
-    /// Where its payload is.
+    /// The place of its payload.
     pub(super) chain: Chain,
     /// The parts of a discard or write-zeroes.
     pub(super) ranges: Vec<Range>,
@@ -32,7 +32,7 @@ pub(super) struct Job {
     pub(super) since: Time,
     /// Writes that were acknowledged before it.
     pub(super) writes: u64,
-    /// The next piece to be handed to the engine, of so many.
+    /// The next piece to be handed to the engine, and the number of pieces.
     pub(super) next: u16,
     pub(super) pieces: u16,
     /// Pieces the engine has not answered.
@@ -73,12 +73,12 @@ impl Job {
         }
     }
 
-    /// Where its payload is.
+    /// The place of its payload.
     pub(super) fn payload(&self) -> &[Segment] {
         if matches!(self.ask, Ask::Write { .. }) { &self.chain.readable } else { &self.chain.writable }
     }
 
-    /// Whether nobody owes anything for it.
+    /// Whether all pieces were handed over and answered.
     pub(super) fn is_done(&self) -> bool {
         self.unanswered == 0 && self.parked == 0 && self.is_handed_over()
     }
@@ -89,7 +89,7 @@ impl Job {
     }
 }
 
-/// All of them.
+/// All requests of a client.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     all: Vec<Job>,
@@ -110,8 +110,10 @@ impl Jobs {
         PLACES_MAX - self.len()
     }
 
-    /// A place for a new request; its vectors are those of an earlier one, so that there is no
-    /// allocation in the steady state. The caller has seen that there is one.
+    /// Takes a place for a new request. The caller has seen that there is one.
+    ///
+    /// Its vectors are those of an earlier request, so that there is no allocation in the steady
+    /// state.
     pub(super) fn take(&mut self) -> u16 {
         debug_assert!(!self.is_full(), "the caller has asked");
         self.free.pop().unwrap_or_else(|| {

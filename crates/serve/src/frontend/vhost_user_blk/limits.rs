@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one client may have.
+//! The limits of one client.
 
 use crate::frontend::piece;
 
@@ -7,8 +7,8 @@ use crate::frontend::piece;
 pub const QUEUES_MAX: usize = 64;
 /// Requests that a queue may have.
 pub const QUEUE_SIZE_MAX: u16 = 1024;
-/// Clients of one socket at a time; more are hung up on, and so is one that says nothing for 30
-/// seconds.
+/// Clients of one socket at a time. The server hangs up on more, and on a client that says nothing
+/// for 30 seconds.
 pub const CONNECTIONS_MAX: usize = 8;
 /// Bytes of buffers that one client may hold.
 pub const CONNECTION_BYTES_MAX: u64 = 64 << 20;

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The vhost-user-blk server in the pump's loop: accepts clients, and gives each its turn.
+//! The vhost-user-blk server in the pump's loop: gives each client its turn.
 //!
-//! Edge-triggered: what was kicked is remembered until its ring is empty. Clients that found no
-//! buffers wait in one queue, first come first served. One socket has one volume, and one client as
-//! a rule; a second one is for the moment when a client is back before its old connection is known
+//! The loop is edge-triggered: a kick is remembered until its ring is empty. Clients that found no
+//! buffers wait in one queue, first come first served. A socket has one volume, and one client as a
+//! rule. A second client is for the moment when a client is back before its old connection is known
 //! to be gone.
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use flashfront_device::Share;
 use flashfront_engine::{RequestError, RequestId, Time};
-use mio::unix::SourceFd;
-use mio::{Interest, Registry, event::Event};
+use mio::{Registry, event::Event};
 
 use super::super::piece::PieceId;
 use super::super::visit::{self, Visit};
@@ -23,14 +20,15 @@ use super::super::{Core, Export, Frontend, TokenRange};
 use super::broken::Broken;
 use super::call::Calls;
 use super::closing::Closing;
+use super::door::Door;
 use super::limits::{CONNECTIONS_MAX, QUEUES_MAX};
 use super::messages::Talk;
 use super::pace::Pace;
+use super::peer::Peer;
 use super::ring::Ring;
 use super::unflushed::Unflushed;
 use super::work::Work;
-use crate::socket::{BindError, SocketFile, bind};
-use crate::unaccepted::Unaccepted;
+use crate::socket::BindError;
 
 /// Tokens of one client: its socket, and the kicks of its queues.
 const PEER_TOKENS: usize = 1 + QUEUES_MAX;
@@ -39,63 +37,31 @@ const PEER_TOKENS: usize = 1 + QUEUES_MAX;
 /// for it.
 const TELL_AGAIN_NS: u64 = 1_000_000;
 
-/// Clients accepted at a time: twice as many as there are places, as those that are there may all
-/// be gone.
+/// Clients accepted at a time: twice as many as there are places, as all present clients may be
+/// gone.
 const ACCEPTS_MAX: usize = 2 * CONNECTIONS_MAX;
 
-/// How long to wait before clients are accepted again that could not be.
-const ACCEPT_AGAIN_NS: u64 = 100_000_000;
-
-/// A client must have said something within this time, as with NBD: a place that it keeps is one
-/// that a guest lacks.
+/// A client must have said something within this time, as with NBD. Its place is one that a guest
+/// may lack.
 const SILENT_NS: u64 = 30_000_000_000;
 
-/// How often requests that wait for an origin without buffers are looked at once more, and how many
-/// of a client's: what they ask for may have come into the cache.
+/// How often requests are tried again that wait for an origin without buffers: their blocks may
+/// have come into the cache.
 const RETRY_NS: u64 = 5_000_000;
 const RETRIES: usize = 16;
 
-/// A client.
-struct Peer {
-    /// `None` once it is gone, and the engine still has requests of it.
-    talk: Option<Talk>,
-    work: Work,
-    /// What the engine has just answered.
-    answers: Vec<(PieceId, Result<(), RequestError>)>,
-    /// Why it is to be hung up on.
-    broken: Option<Broken>,
-    /// Before the end: what it is owed was made durable.
-    settled: bool,
-    /// When it is hung up on, if it has said nothing.
-    silent_until: Option<Time>,
-    visit: Visit,
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let (received, sent) = self.work.moved();
-        self.visit.receive(received);
-        self.visit.send(sent);
-    }
-}
-
 /// The vhost-user-blk front-end.
 pub struct VhostUserBlk {
-    listener: Option<(UnixListener, SocketFile)>,
-    path: PathBuf,
-    /// The volume's name; the first one's if there is none.
+    door: Door,
+    /// The volume's name; none: the first volume.
     volume: Option<String>,
     /// Tells this daemon from those before it.
     daemon: u64,
     durable: bool,
     tokens: TokenRange,
-    acceptable: bool,
-    unaccepted: Unaccepted,
-    /// When to accept again, as it failed.
-    accept_at: Option<Time>,
-    /// When to tell those again who could not be told.
+    /// When to tell clients again that could not be told.
     tell_at: Option<Time>,
-    /// When the first of those who have said nothing is hung up on.
+    /// When the server hangs up on the first client that has said nothing.
     silent_at: Option<Time>,
     /// When some of the requests that wait for an origin without buffers are looked at once more.
     retry_at: Option<Time>,
@@ -106,7 +72,7 @@ pub struct VhostUserBlk {
     waiting: VecDeque<usize>,
     stopping: bool,
     pace: Pace,
-    /// There were new requests since the last end of a turn.
+    /// The rings had new requests since the last end of a turn.
     found: bool,
 }
 
@@ -127,18 +93,14 @@ impl VhostUserBlk {
         Ok(Self {
             calls,
             closing: Closing::default(),
-            unaccepted: Unaccepted::default(),
-            accept_at: None,
             tell_at: None,
             silent_at: None,
             retry_at: None,
             daemon: u64::from_ne_bytes(daemon),
             durable,
-            listener: Some(bind(path)?),
-            path: path.to_owned(),
+            door: Door::bind(path)?,
             volume,
             tokens: TokenRange { first: 0, count: 0 },
-            acceptable: false,
             peers: (0..CONNECTIONS_MAX).map(|_| None).collect(),
             waiting: VecDeque::new(),
             stopping: false,
@@ -158,31 +120,17 @@ impl VhostUserBlk {
 
     fn accept(&mut self, registry: &Registry, core: &mut dyn Core) {
         for _ in 0..ACCEPTS_MAX {
-            let (true, Some((listener, _))) = (self.acceptable, &self.listener) else {
-                return;
-            };
-            // What earlier ones have sent can't be closed: more of it must not pile up.
+            // The files that earlier clients have sent can't be closed: more must not pile up.
             if self.closing.is_stuck() {
                 return;
             }
-            let socket = match listener.accept() {
-                Ok((socket, _)) => socket,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.unaccepted.over();
-                    self.acceptable = false;
-                    return;
-                }
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                // Out of descriptors or memory: tried again.
-                Err(error) => return self.unaccepted.failed(self.path.display(), &error),
-            };
-            self.unaccepted.over();
+            let Some(socket) = self.door.accept() else { return };
             self.look_who_left(registry, core);
             // No place: dropping the socket is a clear answer, a silent wait is not.
             let place = self.peers.iter().position(Option::is_none);
             let (Some(number), Some(export)) = (place, self.export(core.exports())) else {
                 if place.is_none() {
-                    let path = self.path.display();
+                    let path = self.door.path().display();
                     tracing::warn!(
                         "{path}: refused a client: {CONNECTIONS_MAX} are connected, the most; one that said nothing for 30 seconds is hung up on"
                     );
@@ -191,27 +139,26 @@ impl VhostUserBlk {
                 continue;
             };
             let debt = Unflushed::new(self.daemon, self.durable);
-            let mut visit = Visit::begin(format!("vhost-user-blk at {}", self.path.display()), visit::peer(&socket));
+            let mut visit =
+                Visit::begin(format!("vhost-user-blk at {}", self.door.path().display()), visit::peer(&socket));
             visit.open(&export.name);
             let talk = match Talk::new(socket, export, debt, self.closing.clone()) {
                 Ok(talk) => talk,
                 Err(error) => {
-                    let path = self.path.display();
+                    let path = self.door.path().display();
                     tracing::warn!("{path}: a client is refused: {error}");
                     continue;
                 }
             };
             if talk.register(registry, self.peer_tokens(number)).is_ok() {
                 let work = Work::new(number as u16);
-                let (talk, answers) = (Some(talk), Vec::new());
-                self.peers[number] =
-                    Some(Peer { talk, work, answers, broken: None, settled: false, silent_until: None, visit });
+                self.peers[number] = Some(Peer::new(talk, work, visit));
             }
         }
     }
 
-    /// Parts with clients that have hung up, known or not: the one that comes may be one of them,
-    /// and its rings must not be used by two.
+    /// Parts with clients that have hung up, known or not. The client that comes may be one of
+    /// them, and two must not use its rings.
     fn look_who_left(&mut self, registry: &Registry, core: &mut dyn Core) {
         for number in 0..self.peers.len() {
             if let Some(Peer { talk: Some(talk), .. }) = &mut self.peers[number] {
@@ -227,9 +174,9 @@ impl VhostUserBlk {
     fn serve(&mut self, number: usize, registry: &Registry, core: &mut dyn Core, awake: bool) -> bool {
         let tokens = self.peer_tokens(number);
         let may_alloc = self.waiting.is_empty();
-        // What a client that is gone has asked for may still wait in the engine. The one that comes
-        // after it, which asks for the same again, must not be answered before that is over: it
-        // would land on what was written since.
+        // Requests of a client that is gone may still wait in the engine. The next client asks for
+        // the same again, and must not be answered before they are over. An old write would land on
+        // what was written since.
         let leaving = self.peers.iter().flatten().any(|peer| peer.talk.is_none() && peer.work.in_flight() > 0);
         let Some(Peer { talk: Some(talk), work, broken, .. }) = &mut self.peers[number] else {
             return false;
@@ -324,7 +271,7 @@ impl VhostUserBlk {
             && let Some(talk) = peer.talk.take()
         {
             if !matches!(error, Broken::Message(vhost::vhost_user::Error::Disconnected)) {
-                tracing::warn!("{}: hung up on a client: {error}", self.path.display());
+                tracing::warn!("{}: hung up on a client: {error}", self.door.path().display());
             }
             talk.deregister(registry);
             self.closing.close(talk);
@@ -337,8 +284,8 @@ impl VhostUserBlk {
 impl Frontend for VhostUserBlk {
     fn uri(&self) -> String {
         // A client may be started in another folder.
-        let path = std::path::absolute(&self.path);
-        format!("vhost-user-blk:{}", path.as_ref().unwrap_or(&self.path).display())
+        let path = std::path::absolute(self.door.path());
+        format!("vhost-user-blk:{}", path.as_deref().unwrap_or(self.door.path()).display())
     }
 
     fn uri_of(&self, export: &Export) -> Option<String> {
@@ -351,12 +298,10 @@ impl Frontend for VhostUserBlk {
 
     fn register(&mut self, registry: &Registry, tokens: TokenRange) -> io::Result<()> {
         self.tokens = tokens;
-        let (Some(first), Some(_), Some((listener, _))) =
-            (tokens.get(0), tokens.get(self.tokens_max() - 1), &self.listener)
-        else {
+        let (Some(first), Some(_)) = (tokens.get(0), tokens.get(self.tokens_max() - 1)) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        registry.register(&mut SourceFd(&listener.as_raw_fd()), first, Interest::READABLE)
+        self.door.register(registry, first)
     }
 
     fn ready(&mut self, event: &Event, registry: &Registry, core: &mut dyn Core) {
@@ -364,7 +309,7 @@ impl Frontend for VhostUserBlk {
             return;
         };
         let Some(index) = index.checked_sub(1) else {
-            self.acceptable = true;
+            self.door.knocked();
             return self.accept(registry, core);
         };
         let (number, place) = (index / PEER_TOKENS, index % PEER_TOKENS);
@@ -416,12 +361,12 @@ impl Frontend for VhostUserBlk {
     }
 
     fn room(&mut self, _core: &mut dyn Core) {
-        // Those who wait are tried at the end of every turn.
+        // Clients that wait are tried at the end of every turn.
     }
 
     fn turn_end(&mut self, now: Time, registry: &Registry, core: &mut dyn Core) -> bool {
         self.accept(registry, core);
-        self.accept_at = self.acceptable.then(|| now.plus_ns(ACCEPT_AGAIN_NS));
+        self.door.turn_end(now);
         if std::mem::take(&mut self.found) {
             self.pace.found(now);
         }
@@ -462,7 +407,7 @@ impl Frontend for VhostUserBlk {
             let Some(peer) = place else { continue };
             if let (true, 0, Some(talk), false) = (self.stopping, peer.work.in_flight(), &peer.talk, peer.settled) {
                 peer.settled = true;
-                // What can't be made durable stays owed.
+                // A debt that can't be made durable stays.
                 more |= peer.work.settle(&mut talk.session(), core).unwrap_or(false);
             }
             let over = peer.work.in_flight() == 0 && (peer.talk.is_none() || self.stopping);
@@ -472,7 +417,7 @@ impl Frontend for VhostUserBlk {
                     self.closing.close(talk);
                 }
                 *place = None;
-                // Somebody may wait for that.
+                // A stop may wait for that.
                 more = true;
             } else {
                 more |= !self.stopping && peer.talk.as_ref().is_some_and(|talk| talk.more);
@@ -483,18 +428,12 @@ impl Frontend for VhostUserBlk {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        [self.accept_at, self.tell_at, self.silent_at, self.retry_at].into_iter().flatten().min()
+        [self.door.next_timer(), self.tell_at, self.silent_at, self.retry_at].into_iter().flatten().min()
     }
 
     fn stop(&mut self, registry: &Registry, _core: &mut dyn Core) {
         self.stopping = true;
-        self.acceptable = false;
-        if let Some((listener, file)) = self.listener.take() {
-            // It is closed next, which does the same.
-            let _ = registry.deregister(&mut SourceFd(&listener.as_raw_fd()));
-            drop(listener);
-            drop(file);
-        }
+        self.door.close(registry);
     }
 
     fn idle(&self) -> bool {

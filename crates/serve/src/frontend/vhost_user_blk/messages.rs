@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The messages of one client: when one is read, and what it must wait for.
+//! The messages of one client: when a message is read, and what it must wait for.
 //!
 //! The `vhost` crate reads and answers a message with calls that block, and the pump has one
-//! thread. So a message is read only when all of it is there and its answer fits into the socket; a
+//! thread. So a message is read only when all of it is there and its answer fits into the socket. A
 //! client that sends half a message, or doesn't read, waits by itself (test:
-//! `hostile_half_messages_stop_nobody`), and one that talks without end has its turns as all others
-//! have (test: `hostile_messages_without_end_keep_nobody_waiting`). A message that changes what
-//! requests in flight use (memory, rings, features) is read when there are none, and none are taken
-//! meanwhile: a client that takes its memory away has all its answers before.
+//! `hostile_half_messages_stop_nobody`). A client that talks without end has its turns as all
+//! others have (test: `hostile_messages_without_end_keep_nobody_waiting`).
+//!
+//! A message that changes what requests in flight use (memory, rings, features) is read when there
+//! are none. No requests are taken meanwhile, so a client that takes its memory away has all its
+//! answers before.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -29,18 +31,18 @@ use super::limits::HEADER_BYTES;
 use super::session::Session;
 use super::unflushed::Unflushed;
 
-/// Messages read from one client before the others have their turn. Who sets up a disk waits for
-/// most of the answers anyway.
+/// Messages read from one client before the others have their turn. A client that sets up a disk
+/// waits for most of the answers anyway.
 const TURN_MESSAGES: usize = 16;
 
-/// What a client's socket has for us.
+/// The next thing in a client's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// Nothing, or not all of a message.
+    /// There is nothing, or not all of a message.
     Nothing,
     /// The client is gone.
     End,
-    /// With its bytes, those of the header among them.
+    /// A message with this many bytes, its header among them.
     Message(FrontendReq, usize),
 }
 
@@ -70,12 +72,12 @@ impl Talk {
         Ok(Self { handler, session, socket, readable: true, closed: false, spoke: false, more: false, closing })
     }
 
-    /// What was set up. Only one thread ever holds it.
+    /// The client's session. Only one thread ever holds it.
     pub(super) fn session(&self) -> MutexGuard<'_, Session> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Watches the socket by the first of `tokens`; those that follow are for the kicks.
+    /// Watches the socket by the first of `tokens`; the others are for the kicks.
     pub(super) fn register(&self, registry: &Registry, tokens: TokenRange) -> io::Result<()> {
         let token = tokens.get(0).ok_or(io::ErrorKind::InvalidInput)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -98,8 +100,8 @@ impl Talk {
             };
             let socket = self.state()?;
             if socket.contains(PollFlags::HUP) {
-                // What it has said before may wait for its requests, and the next client would wait
-                // for that.
+                // Messages that came before may wait for their requests, and the next client would
+                // wait for that.
                 return Ok(false);
             }
             if must_wait(message) && !quiet {
@@ -149,9 +151,11 @@ impl Talk {
         Ok(if self.closed || self.state()?.contains(PollFlags::HUP) { Next::End } else { Next::Nothing })
     }
 
-    /// HUP: the client is gone. OUT: the socket takes an answer without blocking; a unix socket is
-    /// writable while three quarters of its buffer are free, and that is much more than the longest
-    /// message.
+    /// Returns what the kernel knows of the socket. HUP: the client is gone. OUT: the socket takes
+    /// an answer without blocking.
+    ///
+    /// A unix socket is writable while three quarters of its buffer are free. That is much more
+    /// than the longest message.
     fn state(&self) -> io::Result<PollFlags> {
         let socket: BorrowedFd<'_> = self.socket.as_fd();
         let mut poll = [PollFd::new(&socket, PollFlags::OUT)];
@@ -183,8 +187,8 @@ impl Talk {
         forget(&mut session, registry);
         // It fails only if it was never registered.
         let _ = registry.deregister(&mut SourceFd(&self.socket.as_raw_fd()));
-        // The next daemon, or nobody: the client must notice at once, whoever else holds the
-        // socket.
+        // The client must notice at once that the next daemon serves it, or none, whatever other
+        // process holds the socket.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
 }

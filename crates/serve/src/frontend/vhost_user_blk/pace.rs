@@ -2,9 +2,9 @@
 //! How long rings are looked at before the pump sleeps until it is kicked.
 //!
 //! A kick costs the guest an exit, the pump a wakeup, and both the time until the other one runs.
-//! So rings are polled for a while after each request: for at most [`AWAKE_MAX_NS`], and not at all
-//! where requests come with longer pauses, so that a slow load costs no processor time. The length
-//! follows the pauses that were slept through, as KVM's halt polling does
+//! So rings are polled for a while after each request, for at most [`AWAKE_MAX_NS`]. Where requests
+//! come with longer pauses they are not polled, so that a slow load costs no processor time. The
+//! length follows the pauses that were slept through, as KVM's halt polling does
 //! (Documentation/virt/kvm/halt-polling.rst of Linux).
 
 use flashfront_engine::Time;
@@ -23,7 +23,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// There are new requests.
+    /// Notes that there are new requests.
     pub(super) fn found(&mut self, now: Time) {
         if std::mem::take(&mut self.asleep) {
             let worth_it = now.since_ns(self.last) <= AWAKE_MAX_NS;
@@ -37,7 +37,7 @@ impl Pace {
         now.since_ns(self.last) < self.awake_ns
     }
 
-    /// There is nothing to do, and it is not worth waiting for.
+    /// Notes that there is nothing to do, and that it is not worth waiting for.
     pub(super) fn rest(&mut self) {
         self.asleep = true;
     }

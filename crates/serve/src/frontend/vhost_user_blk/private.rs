@@ -2,15 +2,15 @@
 //! Finds out whether a client has mapped its memory for itself alone, as QEMU does without
 //! `share=on`.
 //!
-//! The daemon would then see another memory than the guest: no request would ever arrive, and
-//! nobody would say why. What can't be found out (the client is another user's, or in another pid
-//! namespace) is taken for shared.
+//! The daemon would then see another memory than the guest: no request would ever arrive, and no
+//! message would say why. A client of another user, or in another pid namespace, can't be looked
+//! at. Its memory is taken for shared.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// What a user has to change.
+/// The advice for a user.
 const WHAT_TO_DO: &str = "the client maps its memory for itself alone, so that the daemon would not see what the guest \
      writes; share it: with QEMU `-object memory-backend-memfd,...,share=on`, with libvirt `<access mode='shared'/>`";
 
@@ -54,12 +54,12 @@ mod tests {
         file.set_len(8192).unwrap();
         for (flags, private) in [(MapFlags::SHARED, false), (MapFlags::PRIVATE, true)] {
             let rights = ProtFlags::READ | ProtFlags::WRITE;
-            // SAFETY: a new mapping of our own file, which nobody else touches.
+            // SAFETY: a new mapping of our own file, which no other code touches.
             let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), 8192, rights, flags, file.as_fd(), 0) }.unwrap();
             let (process, address) = (std::process::id(), at as u64);
             assert_eq!(refuse(process, address + 4096, &file).is_err(), private);
             assert!(refuse(process, address, &other).is_ok(), "it is another file");
-            // SAFETY: nobody has a reference into the mapping.
+            // SAFETY: no reference into the mapping is left.
             unsafe { rustix::mm::munmap(at, 8192) }.unwrap();
         }
         assert!(refuse(u32::MAX, 0, &file).is_ok(), "there is no such process");

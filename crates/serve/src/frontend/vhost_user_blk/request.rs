@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a chain asks for: a virtio-blk request, checked against the volume.
+//! Reads a virtio-blk request from a chain, and checks it against the volume.
 //!
-//! Everything that reaches the engine has passed here, so the rest of the front-end may count on
-//! ranges that are inside the volume, whole sectors, not empty and not too long, and on payload
-//! that is in the guest's memory. The protocol does not say how header, payload and status are cut
-//! into descriptors, and nothing here expects a certain cut (test:
-//! `how_a_request_is_cut_makes_no_difference`).
+//! Everything that reaches the engine has passed here. So the rest of the front-end may count on
+//! ranges inside the volume, whole sectors, not empty and not too long, and on payload in the
+//! guest's memory. The protocol does not say how header, payload and status are cut into
+//! descriptors. No cut is expected here (test: `how_a_request_is_cut_makes_no_difference`).
 
 use flashfront_engine::{Lba, RequestOp, SECTOR_BYTES};
 use virtio_bindings::bindings::virtio_blk::{
@@ -61,8 +60,10 @@ pub(super) enum Ask {
     Name,
 }
 
-/// Reads and checks a request. Leaves in `chain` what is payload, and in `ranges` those of a
-/// discard. Also returns where the status belongs; without such a place there is nobody to be told.
+/// Reads and checks a request. Leaves its payload in `chain`, and the ranges of a discard in
+/// `ranges`.
+///
+/// Also returns the place of the status; without such a place the guest can't be told.
 pub(super) fn parse(
     guest: &Guest,
     export: &Export,

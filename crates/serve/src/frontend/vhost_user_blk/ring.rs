@@ -20,7 +20,7 @@ use super::guest::Guest;
 use super::inflight::{Inflight, Tracker};
 use super::limits::QUEUE_SIZE_MAX;
 
-/// What a ring can't go on after.
+/// An error after which a ring can't go on.
 #[derive(Debug, thiserror::Error)]
 #[error("a ring outside the memory, or with more requests than entries: {0}")]
 pub(super) struct RingError(#[from] virtio_queue::Error);
@@ -48,13 +48,13 @@ pub(super) struct Ring {
     pub(super) kicked: bool,
     /// Something was given back that the guest wasn't told of.
     untold: bool,
-    /// The guest is told, whether it wants to be or not: whoever was here before may have given
-    /// something back and not said so.
+    /// The guest is told, whether it wants to be or not: the daemon before may have given something
+    /// back and not told it.
     nudge: bool,
     /// Requests that were taken and not given back.
     pub(super) in_flight: u16,
     tracker: Option<Tracker>,
-    /// What a daemon before us left.
+    /// Requests that a daemon before us left.
     again: VecDeque<u16>,
 }
 
@@ -144,7 +144,7 @@ impl Ring {
         (self.untold, self.nudge) = (self.started, self.started);
     }
 
-    /// Starts where the used ring is, with what was left in flight.
+    /// Starts at the position of the used ring, with the requests that were left in flight.
     pub(super) fn start(&mut self, index: usize, guest: &Guest, inflight: Option<&Inflight>) -> Result<()> {
         self.queue.set_ready(true);
         if self.addresses.is_none() || !self.queue.is_valid(guest.memory()) {
@@ -156,8 +156,8 @@ impl Ring {
         self.tracker = inflight.and_then(|inflight| inflight.queue(index, self.queue.size()));
         if let Some(tracker) = &mut self.tracker {
             self.again = tracker.recover(used).into();
-            // What was taken is either used or left. The client's base may be older: nobody was
-            // there to ask for ours.
+            // Requests that were taken are either used or left. The client's base may be older: no
+            // daemon was there to tell ours.
             self.queue.set_next_avail(used.wrapping_add(self.again.len() as u16));
         }
         (self.started, self.kicked) = (true, true);
@@ -165,8 +165,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Stops; returns where the next one goes on. Nothing is in flight, but for what was not taken
-    /// up again: that stays noted, and the next start finds it.
+    /// Stops; returns where the next start goes on. Nothing is in flight. Requests that were not
+    /// taken up again stay noted, and the next start finds them.
     pub(super) fn stop(&mut self) -> u16 {
         debug_assert_eq!(self.in_flight, 0, "messages wait for that");
         self.started = false;
@@ -176,8 +176,8 @@ impl Ring {
         self.queue.next_avail()
     }
 
-    /// Takes the heads of new requests, as many as there is room for, if it was kicked. `awake`: it
-    /// is looked at again at once, so that nobody has to kick.
+    /// Takes the heads of new requests, as many as there is room for, if the ring was kicked.
+    /// `awake`: it is looked at again at once, so that the guest need not kick.
     pub(super) fn take(
         &mut self,
         memory: &GuestMemoryMmap,
@@ -220,7 +220,7 @@ impl Ring {
         (GuestAddress(self.queue.desc_table()), self.queue.size())
     }
 
-    /// Gives a request back, of whose parts `written` bytes were filled.
+    /// Gives a request back; `written` bytes of its parts were filled.
     pub(super) fn give_back(
         &mut self,
         memory: &GuestMemoryMmap,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a client has set up by messages: features, memory, queues.
+//! The session of a client, which it has set up by messages: features, memory, queues.
 //!
 //! The `vhost` crate reads messages, checks their form, and calls this; `messages` decides when. An
-//! error is told to a client that asked for an acknowledgement, and it is hung up on.
+//! error is told to a client that asked for an acknowledgement, and the server hangs up on it.
 
 use std::fs::File;
 use std::{io, mem};
@@ -29,7 +29,7 @@ use super::unflushed::Unflushed;
 /// The address of a base that vhost returns for a mapped region; only for postcopy.
 type Bases = Option<Vec<vhost::VhostUserMemoryRegionBase>>;
 
-/// What one client has set up.
+/// The session of one client.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) export: Export,
@@ -68,7 +68,7 @@ impl Session {
         self.features & bit(VIRTIO_BLK_F_FLUSH) == 0
     }
 
-    /// What is owed, and where it is noted.
+    /// The writes that are owed, and the memory where they are noted.
     pub(super) fn debt(&mut self) -> (&mut Unflushed, Option<&Inflight>) {
         (&mut self.debt, self.inflight.as_ref())
     }
@@ -88,7 +88,7 @@ impl Session {
         self.retired.extend(ring.kick.take().filter(|_| watched));
     }
 
-    /// Finds the rings in memory that has changed. One that is started and no longer in it is an
+    /// Finds the rings in memory that has changed. A started ring that is no longer in it is an
     /// error.
     fn translate(&mut self) -> Result<()> {
         for ring in &mut self.rings {
@@ -214,7 +214,7 @@ impl VhostUserBackendReqHandlerMut for Session {
 
     fn set_vring_err(&mut self, index: u8, fd: Option<File>) -> Result<()> {
         fd.map(eventfd).transpose()?;
-        // Nobody is told of errors that way: a damaged ring ends the connection.
+        // The guest is not told of errors that way: a damaged ring ends the connection.
         self.ring(index.into()).map(|_| ())
     }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a daemon owes a guest: writes that were acknowledged and are not durable yet.
+//! The debt of a daemon to a guest: writes that were acknowledged and are not durable yet.
 //!
-//! Kept in the memory that the guest gives to the next daemon (`inflight`). A FLUSH pays what was
-//! owed when it was asked for. A debt that another daemon took with it can't be paid: FLUSH fails
-//! from then on, until the guest's disk is reset, which comes with new memory.
+//! The debt is kept in the memory that the guest gives to the next daemon (`inflight`). A FLUSH
+//! pays what was owed when it was asked for. A debt that another daemon took with it can't be paid.
+//! FLUSH fails from then on, until the guest's disk is reset, which comes with new memory.
 
 use super::inflight::Inflight;
 
@@ -60,12 +60,12 @@ impl Unflushed {
         self.writes += 1;
     }
 
-    /// What a flush that is asked for now will pay.
+    /// The number of writes that a flush pays if it is asked for now.
     pub(super) fn writes(&self) -> u64 {
         self.writes
     }
 
-    /// A flush is done that was asked for after so many writes.
+    /// Notes that a flush is done that was asked for after this many writes.
     pub(super) fn pay(&mut self, writes: u64, inflight: Option<&Inflight>) {
         self.flushed = self.flushed.max(writes);
         if self.flushed == self.writes

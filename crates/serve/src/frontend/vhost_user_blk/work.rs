@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From the guest's rings to the engine and back: one client's requests.
+//! The requests of one client, from the guest's rings to the engine and back.
 //!
-//! A read goes by a buffer of the arena into the guest's memory, a write the other way; what the
-//! engine sees can't change under its hands, which a guest's memory could at any time. A client
-//! that is gone is not written to any more: the next one may have taken its requests up again.
+//! A read goes by a buffer of the arena into the guest's memory, a write the other way. So the
+//! engine's data can't change under its hands, as a guest's memory could at any time. A client that
+//! is gone is not written to any more: the next one may have taken its requests up again.
 
 use std::collections::VecDeque;
 
 use flashfront_device::Share;
 use flashfront_engine::{Lba, REQUEST_BYTES_MAX, Request, RequestError, RequestOp, SECTOR_BYTES, Span, Time};
 use virtio_bindings::bindings::virtio_blk::VIRTIO_BLK_ID_BYTES;
-use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+use vm_memory::Bytes;
 
 use super::super::Core;
 use super::super::piece::{Piece, PieceId};
@@ -19,11 +19,12 @@ use super::call::Calls;
 use super::chain::{Segment, expect};
 use super::jobs::Jobs;
 use super::limits::CONNECTION_BYTES_MAX;
+use super::payload::{copy_in, copy_out};
 use super::request::{Ask, Range, Status, parse};
 use super::session::Session;
 
 /// Requests taken from one ring before the others have their turn, and before the client is told of
-/// answers: it takes the first ones back, and asks again, while the others are carried out.
+/// answers. It takes the first answers back, and asks again, while the others are carried out.
 const TURN_REQUESTS: usize = 16;
 
 /// The requests of one client.
@@ -76,9 +77,11 @@ impl Work {
         self.stalled.len()
     }
 
-    /// Takes new requests from the rings that were kicked. `may_alloc`: no other client has waited
-    /// longer for buffers; `awake`: it will be called again at once, so that nobody has to kick.
-    /// True if there is something to be carried out.
+    /// Takes new requests from the rings that were kicked. True if there is something to be carried
+    /// out.
+    ///
+    /// `may_alloc`: no other client has waited longer for buffers. `awake`: this will be called
+    /// again at once, so that the guest need not kick.
     pub(super) fn pull(
         &mut self,
         session: &mut Session,
@@ -94,7 +97,7 @@ impl Work {
             expect(&session.guest, session.rings[ring].table().0, &heads[..taken]);
             for &head in &heads[..taken] {
                 let place = self.accept(session, ring, head, core.now())?;
-                // Who waits is first, also if it waits for this client's own share.
+                // Requests that wait are first, also if they wait for this client's own share.
                 let may_alloc = may_alloc && self.stalled.is_empty();
                 self.hand_over(place, session, core, may_alloc)?;
             }
@@ -207,8 +210,9 @@ impl Work {
         if self.jobs.get_mut(place).is_done() { self.finish(place, session) } else { Ok(()) }
     }
 
-    /// Of which share the buffer of a piece must be; an error: it must wait. Beyond half of what a
-    /// client may hold only what ends by itself goes on.
+    /// Says of which share the buffer of a piece must be; an error: the piece must wait.
+    ///
+    /// Beyond half of what a client may hold only requests that end by themselves go on.
     fn share_for(&mut self, place: u16, index: u16) -> Result<Option<Share>, ()> {
         let bytes = self.jobs.get_mut(place).piece(index).map_or(0, |piece| u64::from(piece.buf_bytes()));
         match self.held_bytes + bytes {
@@ -245,11 +249,9 @@ impl Work {
                     self.moved.0 += u64::from(piece.len);
                     let into = core.memory().bytes_mut(Span::new(buf, piece.buf_offset(), piece.len));
                     let skip = (piece.offset - offset) as u32;
-                    let copied = each(job.payload(), skip, into.len(), |at, range| {
-                        session.guest.memory().read_slice(&mut into[range], at).is_ok()
-                    });
+                    let copied = copy_in(session.guest.memory(), job.payload(), skip, into);
                     debug_assert!(copied, "the payload was looked at, and memory waits for requests");
-                    // Zeroes stand where memory is gone: nobody wrote those.
+                    // Zeroes stand where memory is gone: the guest never wrote those.
                     if !copied || session.is_hit() {
                         return self.forsake(place, index, core).map(|()| false);
                     }
@@ -305,8 +307,8 @@ impl Work {
         self.parked.len()
     }
 
-    /// Tries the first of those that wait here with a buffer of this share; whether the engine has
-    /// it now.
+    /// Tries the first parked piece with a buffer of this share. Returns whether the engine has it
+    /// now.
     pub(super) fn resume_parked(
         &mut self,
         share: Share,
@@ -331,7 +333,7 @@ impl Work {
         Ok(false)
     }
 
-    /// Those of a request that wait here are not wanted any more.
+    /// Forgets the parked pieces of a request, which are not wanted any more.
     fn drop_parked(&mut self, place: u16) {
         if self.jobs.get_mut(place).parked > 0 {
             self.parked.retain(|(parked, _)| *parked != place);
@@ -386,9 +388,7 @@ impl Work {
                 self.moved.1 += u64::from(piece.len);
                 let from = core.memory().bytes(Span::new(buf, piece.buf_offset(), piece.len));
                 let skip = (piece.offset - offset) as u32;
-                let copied = each(job.payload(), skip, from.len(), |at, range| {
-                    session.guest.memory().write_slice(&from[range], at).is_ok()
-                });
+                let copied = copy_out(session.guest.memory(), job.payload(), skip, from);
                 debug_assert!(copied, "the payload was looked at, and memory waits for requests");
             }
             self.held_bytes -= u64::from(piece.buf_bytes());
@@ -400,10 +400,11 @@ impl Work {
     }
 
     /// Takes the engine's answers: copies the payload of all, then gives all back, one after the
-    /// other. What is written for that lies in cache lines that the client looks at, so it takes
-    /// long, and whatever waits for it pays, as locking the session does: once for each answer that
-    /// was a tenth of what a read from the RAM front took. No `session`: nobody is there to be
-    /// told.
+    /// other. No `session`: the client is gone.
+    ///
+    /// To give a request back writes to cache lines that the client looks at. That takes long, and
+    /// delays everything that waits for it, as locking the session does. Once for each answer it
+    /// took a tenth of the time of a read from the RAM front.
     pub(super) fn answer(
         &mut self,
         answers: &mut Vec<(PieceId, Result<(), RequestError>)>,
@@ -455,7 +456,7 @@ impl Work {
         Ok(session.rings[ring].give_back(memory, head, written)?)
     }
 
-    /// Tells the guest of what it got back.
+    /// Tells the guest of the requests it got back.
     pub(super) fn tell(&mut self, session: &mut Session, calls: &Calls) -> Result<(), Broken> {
         for ring in session.rings.iter_mut().filter(|ring| ring.is_untold()) {
             ring.tell(session.guest.memory(), calls)?;
@@ -483,34 +484,11 @@ impl Work {
     }
 }
 
-/// Calls `copy` with each part of `bytes` bytes of payload after the first `skip`, and where it is
-/// in them.
-fn each(
-    payload: &[Segment],
-    skip: u32,
-    bytes: usize,
-    mut copy: impl FnMut(GuestAddress, std::ops::Range<usize>) -> bool,
-) -> bool {
-    let (mut skip, mut done) = (skip, 0);
-    for segment in payload {
-        let passed = skip.min(segment.len);
-        skip -= passed;
-        let here = ((segment.len - passed) as usize).min(bytes - done);
-        if here > 0 && !copy(GuestAddress(segment.at.0 + u64::from(passed)), done..done + here) {
-            return false;
-        }
-        done += here;
-    }
-    done == bytes
-}
-
 /// Writes the volume's name, as far as there is room for it.
 fn name(session: &Session, into: &[Segment]) -> Status {
     let mut name = [0; VIRTIO_BLK_ID_BYTES as usize];
     let from = session.export.name.as_bytes();
     let len = from.len().min(name.len());
     name[..len].copy_from_slice(&from[..len]);
-    let memory: &GuestMemoryMmap = session.guest.memory();
-    let written = each(into, 0, name.len(), |at, range| memory.write_slice(&name[range], at).is_ok());
-    if written { Status::Done } else { Status::Failed }
+    if copy_out(session.guest.memory(), into, 0, &name) { Status::Done } else { Status::Failed }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes what a repair has found: a fresh checkpoint for each lane, headers where they are
-//! missing, and the superblocks last, which have had the new epoch first.
+//! Writes a repaired cache: the new epoch, a fresh checkpoint for each lane, missing headers, and
+//! the superblocks last.
 //!
-//! Each checkpoint goes into the area that nothing was taken from, and its head is written when its
+//! Each checkpoint goes into the area that nothing was taken from. Its head is written when its
 //! body is durable. Until then the lane is what it was, so that a repair that is cut off can be run
 //! again (test: `an_interrupted_repair_can_be_run_again`). The new checkpoints have no log behind
 //! them: their epoch and commit number are higher than any that can be found.
@@ -67,9 +67,11 @@ impl Repair {
         superblock::write(&self.device, &mut self.superblock)
     }
 
-    /// The lanes, with a new epoch. The superblock has it first: were the repair cut off, the next
-    /// opening would take the same number, and its commits not be known as later ones, should its
-    /// checkpoint decay (test: `an_opening_after_an_interrupted_repair_is_a_later_one`).
+    /// Writes the lanes, with a new epoch, which the superblock has first.
+    ///
+    /// Otherwise the opening after a repair that was cut off would take the same number. If its
+    /// checkpoint decayed, its commits would not be known as later ones (test:
+    /// `an_opening_after_an_interrupted_repair_is_a_later_one`).
     pub(super) fn write_lanes(&mut self) -> io::Result<()> {
         if self.lanes.is_empty() {
             return Ok(());
@@ -98,8 +100,8 @@ impl Repair {
             at += batch.len() as u64;
         }
         self.device.sync()?;
-        // Rebuilt headers have numbers behind the last one found: were theirs not behind the log's,
-        // then the log would seem to lack commits that were durable.
+        // Rebuilt headers have numbers behind the last one found. With lower numbers the log would
+        // seem to lack commits that were durable.
         let last_seq = chains.values().map(|chain| chain.last_seq).fold(lane.seq, u64::max);
         let header = CheckpointHeader {
             cache_tag: self.superblock.cache_tag(),
@@ -121,7 +123,7 @@ impl Repair {
             header.encode_into(&mut block);
             self.device.write_at(self.superblock.slot_offset(lane.lane, *slot), &block)?;
         }
-        // Should the new head decay, then nobody is to take the old checkpoint for current.
+        // If the new head decays, the old checkpoint must not be taken for current.
         let other = self.superblock.checkpoint_offset(lane.lane, 1 - area);
         self.device.write_at(other, &vec![0; BLOCK_LEN])?;
         self.device.sync()

@@ -83,8 +83,8 @@ impl Writer {
     }
 }
 
-/// Block `gone` was in a slot when the first part of the index was walked; its segment was freed,
-/// and `there` written into the slot, when the rest was.
+/// Block `gone` was in a slot when the first part of the index was walked. Its segment was freed,
+/// and `there` written into the slot, when the rest was walked.
 fn walked_meanwhile(bench: &Bench, (gone, dirty): (u64, bool), there: u64) -> Writer {
     let it = Writer::new(bench);
     let data = [7; BLOCK_BYTES as usize];
@@ -114,8 +114,8 @@ fn a_segment_freed_while_the_checkpoint_was_written_is_no_damage() {
     }
 }
 
-/// Both copies have the same content: each would pass for what is in the slot. Where the older one
-/// is by now only the missing commit knew.
+/// Both copies have the same content: each would pass for the slot's. Only the missing commit knew
+/// where the older one is by now.
 #[test]
 fn repair_keeps_what_is_known_to_be_there() {
     for (gone, there) in [(9, 5), (5, 9)] {

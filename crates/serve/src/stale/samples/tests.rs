@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lives of an origin in a model: any writes, flushes, records and power cuts. What a crash leaves
-//! is never refused, and what somebody else writes afterwards over a vital place is.
+//! Lives of an origin in a model: any writes, flushes, records and power cuts. The state after a
+//! crash is never refused. A foreign write over a vital place is.
 
 use flashfront_device::Rng;
 
@@ -11,8 +11,7 @@ const SECTORS: u64 = 32;
 /// An origin of sectors that hold numbers.
 struct Model {
     durable: Vec<u64>,
-    /// What writes that no flush has covered may have left: any of them may be there after a power
-    /// cut.
+    /// Contents of writes that no flush has covered: any of them may be there after a power cut.
     newer: Vec<Vec<u64>>,
 }
 
@@ -81,7 +80,7 @@ fn live(seed: u64) -> usize {
                 let write = writes.remove(begun[rng.below(begun.len() as u64) as usize]);
                 let ok = rng.below(8) > 0;
                 for (sector, value) in (write.range.0..write.range.1).zip(&write.values) {
-                    // A discard leaves anything, and one that failed, too.
+                    // A discard leaves anything, and a discard that failed does, too.
                     let left = value.unwrap_or_else(|| 1 << 50 | rng.below(1 << 40));
                     model.newer[sector as usize].push(left);
                 }
@@ -113,9 +112,9 @@ fn live(seed: u64) -> usize {
             _ => {}
         }
     }
-    // The crash: of all that no flush has covered anything may be there, torn between sectors;
-    // writes that are held back have not begun. The record is the last durable one, or the one that
-    // was being written.
+    // The crash: each write that no flush has covered may be there, torn between sectors. Writes
+    // that are held back have not begun. The record is the last durable one, or the one that was
+    // being written.
     let mut held = model.durable.clone();
     for (sector, held) in held.iter_mut().enumerate() {
         let mut may = model.newer[sector].clone();
@@ -159,7 +158,7 @@ fn a_vital_place_stays_known() {
         it.end(&brought, true);
         let number = it.flush_began();
         it.flush_ended(number, true);
-        // What the record allows for already has to wait for nothing.
+        // A write that the record allows for already need not wait.
         let (must_wait, brought) = it.begin((512, 512), Change::Content, |_, _| value);
         assert!(!must_wait);
         it.end(&brought, true);

@@ -12,7 +12,7 @@ const DISK_BYTES: u64 = 8 << 20;
 const GREETING_BYTES: usize = 18;
 const ALL: [Replies; 3] = [Replies::Simple, Replies::Structured, Replies::Extended];
 
-/// The answers to options: of which option, of what kind, and their data.
+/// Returns the answers to options: the option, the kind of answer, and its data.
 fn answers(options: &[(u32, Vec<u8>)]) -> Vec<(u32, u32, Vec<u8>)> {
     let mut talk = Talk::new(Ram::new(DISK_BYTES, 512));
     let mut out = client_flags();
@@ -54,7 +54,7 @@ fn contexts_are_listed_and_selected() {
         let expected: Vec<_> = context.into_iter().chain([(option, answer::ACK, Vec::new())]).collect();
         assert_eq!(heard[1..], expected, "{option} {queries:?}");
     }
-    // A query that doesn't end, and one that is too long.
+    // A query that doesn't end, and a query that is too long.
     let cut = context_data("disk", &["base:allocation"]);
     let long = context_data("disk", &[&"x".repeat(4097)]);
     for data in [cut[..cut.len() - 1].to_vec(), long, [context_data("disk", &[]), vec![0]].concat()] {
@@ -163,7 +163,7 @@ fn a_status_request_may_name_its_contexts() {
         let (flags, len) = (command_flag::PAYLOAD_LEN, payload.len() as u64);
         let mut bytes = request_of(Replies::Extended, command::BLOCK_STATUS, flags, cookie as u64, 0, len);
         bytes.extend(payload);
-        // What comes next is understood, whatever became of this.
+        // The next request is understood, whatever became of this one.
         bytes.extend(request_of(Replies::Extended, command::FLUSH, 0, 99, 0, 0));
         talk.hear_cut(&bytes, || 7);
         let heard = replies_of(&talk.said, Replies::Extended, &BTreeMap::new());
@@ -205,7 +205,7 @@ fn ranges_of_more_than_four_gibibytes_are_one_request_of_the_engine() {
 fn clients_that_ask_for_no_maximum_have_none() {
     let disk_bytes = (72 << 20) + 512;
     for replies in ALL {
-        // With extended headers every client is held to it in what it sends.
+        // With extended headers every client must use them for all its requests.
         let longest = if replies == Replies::Extended { 32 << 20 } else { disk_bytes - 1 };
         let mut ram = Ram::new(disk_bytes, 512);
         ram.buffers.budget_bytes = CONNECTION_BYTES_MAX + (1 << 20);

@@ -20,7 +20,7 @@ struct House {
 }
 
 impl House {
-    /// Turns until so many clients are served by each.
+    /// Turns until each front-end serves this many clients.
     fn turn_until(&mut self, clients: &[usize]) {
         let mut events = Events::with_capacity(16);
         while self.all.iter().map(Nbd::connections).ne(clients.iter().copied()) {
@@ -56,7 +56,7 @@ fn clients_are_spread() {
     let connect = || UnixStream::connect(&path).unwrap();
     let mut clients: Vec<_> = (0..6).map(|_| connect()).collect();
     house.turn_until(&[2, 2, 2]);
-    // Two of the first front-end go; who comes next comes to it.
+    // Two clients of the first front-end go; the next client comes to it.
     clients.remove(3);
     clients.remove(0);
     house.turn_until(&[0, 2, 2]);

@@ -27,7 +27,7 @@ fn addresses_are_read_and_written() {
         assert_eq!(listen.uri("", false), uri);
         assert_eq!(listen.to_string(), text);
     }
-    // What a relative path means is not the same in the client's folder.
+    // A relative path means something else in the client's folder.
     let whole = std::env::current_dir().unwrap().join("rel");
     assert_eq!(Listen::parse("unix:rel").unwrap().uri("", false), format!("nbd+unix:///?socket={}", whole.display()));
     assert_eq!(Listen::parse("unix:/s").unwrap().uri("a?b", false), "nbd+unix:///a%3Fb?socket=/s");

@@ -158,7 +158,7 @@ fn export_name_starts_without_words() {
     }
 }
 
-/// What the protocol says to one request of an export of `DISK_BYTES`.
+/// Returns the answer that the protocol prescribes for one request of an export of `DISK_BYTES`.
 fn expected(disk: &mut [u8], said: &Said, replies: Replies, sized: bool) -> Heard {
     let fail = |error| Heard { error, data: Vec::new() };
     let extended = replies == Replies::Extended;
@@ -289,7 +289,7 @@ proptest! {
         for (cookie, said) in (1 << 40..).zip(&all) {
             let mut said = said.clone();
             if replies == Replies::Extended {
-                // Who sets it otherwise has no payload to send.
+                // A client that sets the flag otherwise has no payload to send.
                 said.flags &= !command_flag::PAYLOAD_LEN;
                 // A write should, and qemu's do not.
                 let says_so = said.command == command::WRITE && said.fill % 4 > 0;

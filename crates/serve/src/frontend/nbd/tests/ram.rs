@@ -19,9 +19,9 @@ pub(super) struct Buffers {
     free: HashMap<usize, Vec<u32>>,
     pub(super) held_bytes: u64,
     pub(super) held_bytes_peak: u64,
-    /// Of [`Share::Waiting`] and of payload.
+    /// The budget of [`Share::Waiting`] and of payload.
     pub(super) budget_bytes: u64,
-    /// Of [`Share::Passing`], and what is held of it.
+    /// The budget of [`Share::Passing`].
     pub(super) passing_budget_bytes: u64,
     pub(super) passing_bytes: u64,
     passing: Vec<bool>,
@@ -105,9 +105,9 @@ pub(super) struct Ram {
     pub(super) bad: Option<std::ops::Range<u64>>,
     /// Sectors that wait for an origin.
     pub(super) slow: Option<std::ops::Range<u64>>,
-    /// Somebody may have room now.
+    /// Buffers were freed that a client may wait for.
     pub(super) freed: bool,
-    /// Somebody was refused buffers, and none were freed since.
+    /// A client was refused buffers, and none were freed since.
     refused: bool,
 }
 
@@ -216,7 +216,7 @@ impl Core for Ram {
     }
 
     fn free(&mut self, buf: Buf) {
-        // Who is still in want of some says so again.
+        // A client that still needs buffers says so again.
         (self.freed, self.refused) = (true, false);
         self.buffers.free(buf);
     }

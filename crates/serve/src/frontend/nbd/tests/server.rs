@@ -18,7 +18,7 @@ use super::ram::Ram;
 /// How requests are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// As they came, at the end of their turn.
+    /// Requests are answered as they came, at the end of their turn.
     Fifo,
     /// Each turn's last first, and half of them a turn later.
     Shuffled,

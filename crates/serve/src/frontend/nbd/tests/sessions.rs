@@ -47,7 +47,7 @@ fn hung_up(socket: &mut UnixStream) -> bool {
     }
 }
 
-/// A server that answers a read of two sectors with what it is given, and no more than that.
+/// A server that answers a read of two sectors with these bytes and no more.
 fn answered(reply: &[u8]) -> ClientError {
     let dir = tempfile::tempdir().unwrap();
     let at = Listen::Unix(dir.path().join("nbd"));
@@ -282,8 +282,8 @@ fn what_a_client_does_not_read_makes_way_and_is_read_again() {
     server.stop();
 }
 
-/// Clients ask for more than there are buffers. The server's clock jumps, so that whoever doesn't
-/// read at that moment seems to stand still.
+/// Clients ask for more than there are buffers. The server's clock jumps, so that a client that
+/// doesn't read at that moment seems to stand still.
 #[test]
 fn clients_that_pause_now_and_then_all_get_their_answers() {
     const READS: u64 = 96;

@@ -14,7 +14,7 @@ use flashfront_nbd_proto::wire::{self, Fields, Replies, RequestHeader, handshake
 pub(super) struct Talk {
     pub(super) connection: Connection,
     pub(super) ram: Ram,
-    /// What the server has said.
+    /// Bytes of the server that were read.
     pub(super) said: Vec<u8>,
 }
 
@@ -99,7 +99,7 @@ impl Talk {
         count
     }
 
-    /// Reads at most `max` bytes of what the server has to say; how many it were.
+    /// Reads at most `max` bytes of the server's output; returns how many they were.
     pub(super) fn read(&mut self, max: usize, cut: &mut impl FnMut() -> usize) -> usize {
         let mut total = 0;
         while self.connection.can_send() && total < max {
@@ -149,7 +149,7 @@ pub(super) fn client_flags() -> Vec<u8> {
     u32::from(flags).to_be_bytes().to_vec()
 }
 
-/// All a client says until its first request; it keeps to block sizes.
+/// Returns all a client says until its first request; it keeps to block sizes.
 pub(super) fn hello(structured: bool) -> Vec<u8> {
     let mut out = client_flags();
     if structured {
@@ -211,7 +211,7 @@ pub(super) fn replies(said: &[u8], structured: bool, reads: &BTreeMap<u64, u32>)
 /// extents is the data of its request.
 pub(super) fn replies_of(said: &[u8], replies: Replies, reads: &BTreeMap<u64, u64>) -> BTreeMap<u64, Heard> {
     let mut all = BTreeMap::new();
-    // Of reads whose last chunk has not come: what came, and the bytes that are known.
+    // Reads whose last chunk has not come: the chunks that came, and the bytes that are known.
     let mut begun: BTreeMap<u64, (Heard, u64)> = BTreeMap::new();
     let mut firsts = BTreeMap::new();
     let mut fields = Fields(said);

@@ -90,7 +90,7 @@ fn a_long_read_is_not_overtaken_when_buffers_are_short() {
     let _second = turns.client(&request(command::READ, 0, 2, 0, 32 << 20));
     let _third = turns.client(&request(command::READ, 0, 3, 0, 4096));
     assert_eq!(turns.ram.queue.len(), 32);
-    // Called again it finds some of what it needs, and gives that back without calling itself once
+    // Called again it finds some of its buffers, and gives them back without calling itself once
     // more.
     turns.ram.freed = false;
     turns.nbd.room(&mut turns.ram);
@@ -171,7 +171,7 @@ fn paused_writers_hold_no_buffers_that_others_need() {
         turns.settle();
         paused.push(client);
     }
-    // What is complete of the payload is at the engine, which ends by itself.
+    // All complete payload is at the engine, which ends by itself.
     while !turns.ram.queue.is_empty() {
         turns.execute(turns.ram.queue.len());
         turns.settle();
@@ -218,7 +218,7 @@ fn hits_pass_by_reads_that_wait_for_an_origin() {
         let bytes = client.read(&mut reply).unwrap();
         assert_eq!(reply[bytes - 4096 - 8..][..8], 1000u64.to_be_bytes(), "the reply is that of the hit");
     }
-    // One of those that wait leaves; the others get theirs when the origin answers.
+    // One waiting client leaves; the others get their answers when the origin answers.
     clients.remove(1);
     let mut answered = 0;
     while !turns.ram.queue.is_empty() {

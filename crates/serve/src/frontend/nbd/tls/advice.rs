@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What to do about a handshake that failed, in the operator's words.
+//! Advice about handshakes that failed, in the operator's words.
 
 use rustls::{AlertDescription, CertificateError, Error};
 
-/// What an operator does about it.
+/// Says what an operator can do about an error.
 pub(super) fn advice(error: &Error) -> &'static str {
     match error {
         Error::NoCertificatesPresented => {
@@ -59,7 +59,8 @@ pub(super) fn is_version(error: &CertificateError) -> bool {
     format!("{error:?}").contains("UnsupportedCertVersion")
 }
 
-/// What the client said before it hung up: mostly what it thinks of our certificate.
+/// Advises about the alert that a client sent before it hung up: mostly its view of our
+/// certificate.
 fn about_alert(alert: AlertDescription) -> &'static str {
     match alert {
         AlertDescription::UnknownCA => {

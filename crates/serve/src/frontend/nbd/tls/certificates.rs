@@ -21,10 +21,10 @@ use rustls::{Error, RootCertStore, ServerConfig};
 use super::{TlsError, TlsStream, der};
 use crate::frontend::nbd::stream::Socket;
 
-/// No certificate and no key is near this.
+/// The most bytes of a file. Certificates and keys are far smaller.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What is needed to speak TLS with clients. All clones are the same one.
+/// The certificates to speak TLS with clients. All clones share them.
 #[derive(Clone, Debug)]
 pub struct Tls(Arc<RwLock<Arc<ServerConfig>>>);
 
@@ -87,8 +87,8 @@ impl Tls {
         TlsStream::new(socket, self.config())
     }
 
-    /// Connections that begin from now on use what `other` was read from; those that are there go
-    /// on.
+    /// Puts the certificates of `other` in place of these. New connections use them; old
+    /// connections go on.
     pub fn replace(&self, other: &Self) {
         let config = other.config();
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
@@ -99,9 +99,9 @@ impl Tls {
     }
 }
 
-/// Refuses a certificate that nobody would take, and warns of one that clients may refuse.
+/// Refuses a certificate that no client would take, and warns of one that clients may refuse.
 fn judge(path: &Path, chain: &[CertificateDer<'_>]) -> Result<(), TlsError> {
-    // What can't be read here rustls will name.
+    // If it can't be read here, rustls names its fault.
     let Some(facts) = chain.first().and_then(|certificate| der::facts(certificate)) else { return Ok(()) };
     if facts.version != 3 {
         return Err(TlsError::Version { path: path.to_owned(), version: facts.version });
@@ -154,8 +154,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let file = open(path)?;
-    // Of the open file, so that it is the one that is read. The group may be a service's own, as
-    // ssl-cert is on Debian.
+    // The permissions are those of the open file, so that they are of the file that is read. The
+    // group may be a service's own, as ssl-cert is on Debian.
     let mode = file.metadata().map_err(|error| TlsError::Read { path: path.to_owned(), error })?.mode() & 0o7777;
     if mode & 0o007 != 0 {
         return Err(TlsError::KeyOpen { path: path.to_owned(), mode });

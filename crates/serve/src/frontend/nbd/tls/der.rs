@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What messages about certificates and keys need to know of them: version, dates, names, sizes.
+//! Reads from certificates and keys what messages tell of them: version, dates, names, sizes.
 //!
-//! Nothing is verified here: rustls does that. The bytes are the operator's own, and of what can't
-//! be read nothing is said.
+//! Nothing is verified here: rustls does that. The bytes are the operator's own. Messages leave out
+//! what can't be read.
 
 /// DER's tags.
 const INTEGER: u8 = 0x02;
@@ -33,7 +33,7 @@ pub(super) struct Facts {
 pub(super) struct Moment(String);
 
 impl Moment {
-    /// Of so many seconds after 1970.
+    /// The date that is this many seconds after 1970.
     pub(super) fn of_unix(seconds: u64) -> Self {
         let (mut days, second) = (seconds / 86400, seconds % 86400);
         let leap =
@@ -97,12 +97,13 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// What the first element holds, if it has that tag, and what comes after it.
+/// Splits bytes into the content of their first element, if it has that tag, and the bytes after
+/// it.
 fn of(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     element(bytes).filter(|it| it.0 == tag).map(|it| (it.1, it.2))
 }
 
-/// What a certificate says of itself.
+/// Returns the facts of a certificate.
 pub(super) fn facts(certificate: &[u8]) -> Option<Facts> {
     let (certificate, _) = of(SEQUENCE, certificate)?;
     let (mut rest, _) = of(SEQUENCE, certificate)?;

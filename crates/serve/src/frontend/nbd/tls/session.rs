@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A client's TLS session on its socket: plaintext to and from the connection.
 //!
-//! Never waits: each call does what the socket allows, and [`TlsStream::receive`] at most one read,
-//! so that a client can't keep the loop by records without content. Bounds for one client:
+//! A session never waits: each call does what the socket allows. [`TlsStream::receive`] reads once
+//! at most, so that a client can't keep the loop by records without content. Bounds for one client:
 //! [`RAW_BYTES`] and a handshake message of 64 KiB (rustls's limit) received, [`UNSENT_BYTES_MAX`]
 //! to be sent. Each byte of payload is copied three times on its way in, and twice on its way out.
 
@@ -42,8 +42,10 @@ impl TlsStream {
         Ok(Self { socket, session, raw, start: 0, end: 0, more: false, ended: false })
     }
 
-    /// As a socket's vectored read, but that `Interrupted` means: what came had no content, and
-    /// there may be more, or the end.
+    /// Reads as a socket's vectored read does.
+    ///
+    /// Only `Interrupted` has another meaning: the bytes that came had no content, and there may be
+    /// more, or the end.
     pub(in crate::frontend::nbd) fn receive(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let room = into.iter().map(|slice| slice.len()).sum();
         self.more = false;
@@ -108,7 +110,7 @@ impl TlsStream {
         }
     }
 
-    /// As a socket's vectored write; what was taken may still be held.
+    /// Writes as a socket's vectored write does; bytes that were taken may still be held.
     pub(in crate::frontend::nbd) fn send(&mut self, from: &[IoSlice<'_>]) -> io::Result<usize> {
         let offered = from.iter().map(|slice| slice.len()).sum::<usize>();
         let mut slices = from.to_vec();
@@ -176,7 +178,8 @@ impl TlsStream {
     }
 }
 
-/// What is left of `into` after `total` bytes, up to the end of a slice; `None` if nothing is.
+/// Returns the rest of `into` after `total` bytes, up to the end of a slice; `None` if nothing is
+/// left.
 fn rest<'a>(into: &'a mut [IoSliceMut<'_>], mut total: usize) -> Option<&'a mut [u8]> {
     for slice in into {
         if total < slice.len() {

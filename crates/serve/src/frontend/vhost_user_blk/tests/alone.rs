@@ -22,7 +22,7 @@ pub(super) fn export(size_bytes: u64) -> Export {
 pub(super) struct Slow {
     exports: Vec<Export>,
     pub(super) arena: Arena,
-    /// What was asked for and not answered.
+    /// Requests that are not answered.
     pub(super) queue: VecDeque<Request>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Alone {
     pub(super) front: VhostUserBlk,
     pub(super) core: Slow,
     poll: Poll,
-    /// Where it listens.
+    /// The path of the socket.
     pub(super) path: PathBuf,
     _dir: tempfile::TempDir,
 }
@@ -75,7 +75,7 @@ impl Alone {
         Self { front, core: Slow::new(export(1 << 20)), poll, path, _dir: dir }
     }
 
-    /// All that is ready, and a turn's end: whether there is more to do at once.
+    /// Handles all that is ready, and ends the turn. Returns whether there is more to do at once.
     pub(super) fn turn(&mut self, now: u64) -> bool {
         let mut events = Events::with_capacity(64);
         self.poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
@@ -85,7 +85,7 @@ impl Alone {
         self.front.turn_end(Time(now), self.poll.registry(), &mut self.core)
     }
 
-    /// Turns until a guest, who waits for answers, has done this.
+    /// Turns until a guest, which waits for answers, has done this.
     pub(super) fn serve<T: Send>(&mut self, guest: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let guest = scope.spawn(guest);
@@ -97,7 +97,7 @@ impl Alone {
         })
     }
 
-    /// Answers the oldest request, and tells who asked.
+    /// Answers the oldest request, and tells its client.
     pub(super) fn answer(&mut self) {
         let request = self.core.queue.pop_front().expect("something was asked for");
         self.front.reply(request.id, Ok(()), &mut self.core);

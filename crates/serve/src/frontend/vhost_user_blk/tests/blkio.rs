@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! libblkio's driver, which somebody else wrote, in this process: no virtual machine, no
-//! privileges.
+//! libblkio's driver, which others wrote, in this process: no virtual machine, no privileges.
 
 use blkio::{Blkio, Blkioq, Completion, MemoryRegion, ReqFlags};
 
@@ -40,7 +39,7 @@ impl Disk {
         unsafe { std::slice::from_raw_parts_mut(self.at(block), BLOCK) }
     }
 
-    /// Waits for so many answers, which must be good.
+    /// Waits for this many answers, which must be good.
     fn finish(&mut self, queue: usize, count: usize) {
         let mut done: Vec<_> = (0..count).map(|_| std::mem::MaybeUninit::<Completion>::uninit()).collect();
         let got = self.queues[queue].do_io(&mut done, count, None, None).unwrap();

@@ -2,8 +2,8 @@
 //! A guest and its virtual machine, as small as can be: memory, rings, and the client's half of
 //! vhost-user.
 //!
-//! The memory outlives connections, as a guest's does. Every step can be done wrong by whoever
-//! holds it. The end-to-end tests have this file too, so it uses nothing of ours.
+//! The memory outlives connections, as a guest's does. A test can do every step wrong. The
+//! end-to-end tests have this file too, so it uses nothing of ours.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
@@ -30,11 +30,12 @@ const fn bit(feature: u32) -> u64 {
 }
 
 pub(super) const MEMORY_BYTES: u64 = 16 << 20;
-/// What the client calls the guest's address 0.
+/// The client's address for the guest's address 0.
 pub(super) const USER: u64 = 0x7f00_0000_0000;
 pub(super) const ENTRIES: u16 = 64;
 pub(super) const QUEUES: usize = 2;
-/// Of each queue: its descriptors, rings, and 64 bytes for header and status of each head.
+/// The bytes of each queue: its descriptors, rings, and 64 bytes for header and status of each
+/// head.
 const QUEUE_BYTES: u64 = 0x1_0000;
 pub(super) const USED: u64 = 0x1000;
 pub(super) const AVAILABLE: u64 = 0x2000;
@@ -42,7 +43,7 @@ const HEADERS: u64 = 0x3000;
 const STATUS: u64 = 48;
 /// Indirect tables, one for each head.
 pub(super) const TABLES: u64 = 0x8000;
-/// Where payload may be.
+/// The place of payload.
 pub(super) const DATA: u64 = 0x10_0000;
 
 pub(super) const NEXT: u16 = 1;
@@ -58,7 +59,7 @@ pub(super) const ZERO: u32 = 13;
 
 pub(super) const PENDING: u8 = 0xee;
 
-/// What drivers ask for.
+/// The features that drivers ask for.
 pub(super) fn usual() -> u64 {
     let asked = [
         VIRTIO_BLK_F_FLUSH,
@@ -94,7 +95,7 @@ impl Machine {
         Self::of(File::from(rustix::fs::memfd_create("guest", MemfdFlags::CLOEXEC).unwrap()))
     }
 
-    /// Its memory is this file.
+    /// Makes a machine whose memory is this file.
     pub(super) fn of(file: File) -> Self {
         file.set_len(MEMORY_BYTES).unwrap();
         let offset = FileOffset::new(file.try_clone().unwrap(), 0);
@@ -134,8 +135,7 @@ impl Machine {
         wire.frontend.set_inflight_fd(inflight, file.as_raw_fd()).unwrap();
         wire.frontend.set_mem_table(&[self.region()]).unwrap();
         for queue in 0..QUEUES {
-            // As QEMU does: what the used ring says, as there was nobody to ask where the last
-            // daemon was.
+            // The base is that of the used ring, as QEMU has it if no daemon was there to be asked.
             let at = GuestAddress(queue as u64 * QUEUE_BYTES + USED + 2);
             wire.start(queue, self.memory.load(at, std::sync::atomic::Ordering::Acquire).unwrap());
         }
@@ -206,7 +206,7 @@ impl Machine {
         self.memory.read_obj(GuestAddress(at)).unwrap()
     }
 
-    /// What came back since the last time: heads, and bytes that were filled.
+    /// Returns the requests that came back since the last time: heads, and bytes that were filled.
     pub(super) fn collect(&mut self, queue: usize) -> Vec<(u16, u32)> {
         let ring = queue as u64 * QUEUE_BYTES + USED;
         let order = std::sync::atomic::Ordering::Acquire;
@@ -300,7 +300,7 @@ impl Wire {
         self.kicks[queue].write(1).unwrap();
     }
 
-    /// Waits by the call until so many came back.
+    /// Waits by the call until this many came back.
     pub(super) fn wait(&self, machine: &mut Machine, queue: usize, count: usize) -> Vec<(u16, u32)> {
         let mut heads = machine.collect(queue);
         while heads.len() < count {

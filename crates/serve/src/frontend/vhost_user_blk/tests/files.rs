@@ -19,7 +19,7 @@ use crate::rig::Bench;
 /// Whatever it is.
 pub(super) fn as_eventfd(file: impl Into<OwnedFd>) -> EventFd {
     #[expect(unsafe_code, reason = "the crate has no safe way")]
-    // SAFETY: it is open, and nobody else's.
+    // SAFETY: it is open, and not used elsewhere.
     unsafe {
         EventFd::from_raw_fd(file.into().into_raw_fd())
     }
@@ -90,7 +90,7 @@ fn hostile_calls_that_are_full_stop_nobody() {
     let wire = machine.connect(&bench.path("guest"), usual());
     let call = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
     wire.frontend.set_vring_call(0, &as_eventfd(call.try_clone().unwrap())).unwrap();
-    // Whoever writes to it now waits: it is full, and whatever was set on it is not any more.
+    // A write to the eventfd waits now: it is full, and no longer in non-blocking mode.
     let count = |call: &OwnedFd| {
         let mut bytes = [0; 8];
         assert!(becomes(call, rustix::event::PollFlags::IN));

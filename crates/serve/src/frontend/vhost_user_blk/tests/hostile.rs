@@ -39,7 +39,7 @@ fn hostile_half_messages_stop_nobody() {
         open.push(stream);
     }
     assert_serves(&bench);
-    // Those that leave in the middle give up their places: there are but eight.
+    // Clients that leave in the middle give up their places: there are but eight.
     drop(open);
     for _ in 0..32 {
         let mut stream = UnixStream::connect(bench.path("guest")).unwrap();
@@ -222,7 +222,7 @@ fn hostile_memory_takes_not_all_addresses() {
         let wire = Wire::hello(&bench.path("guest"), usual());
         wire.frontend.set_mem_table(&regions).unwrap_err();
         assert!(wire.is_hung_up_on());
-        // What there was is given back, though not at once (`closing`).
+        // All buffers are given back, though not at once (`closing`).
         let deadline = Instant::now() + Duration::from_secs(60);
         let _greedy = loop {
             let greedy = Wire::hello(&bench.path("guest"), usual());
@@ -268,7 +268,7 @@ fn hostile_memory_that_shrinks_is_no_crash() {
     // The memory for requests in flight can't be made shorter at all.
     let (_, inflight) = machine.inflight.as_ref().unwrap();
     inflight.set_len(0).unwrap_err();
-    // What was to be written is gone, and took nothing along.
+    // The payload is gone, and nothing else with it.
     let mut machine = Machine::new();
     let wire = machine.connect(&bench.path("guest"), usual());
     machine.ask(0, 1, READ, 0, DATA, 65536);

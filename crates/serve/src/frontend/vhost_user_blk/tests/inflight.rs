@@ -29,7 +29,7 @@ fn what_was_taken_and_not_given_back_is_found_in_its_order() {
     let mut next = open(&given, &file).queue(1, 8).unwrap();
     assert_eq!(next.recover(101), [5, 7, 0]);
     assert!(open(&given, &file).queue(0, 8).unwrap().recover(0).is_empty(), "queues don't mix");
-    // And again: those that are taken up come before those that are new.
+    // Once more: requests that are taken up come before new ones.
     next.take(2);
     assert_eq!(open(&given, &file).queue(1, 8).unwrap().recover(101), [5, 7, 0, 2]);
 }

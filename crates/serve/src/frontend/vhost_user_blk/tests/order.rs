@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who waits for buffers gets them before those that came later, whatever is asked for.
+//! A client that waits for buffers gets them before those that came later, whatever is asked for.
 
 use flashfront_engine::{Request, SECTOR_BYTES};
 use rustix::event::{EventfdFlags, eventfd};
@@ -41,8 +41,8 @@ impl Client {
         Self { machine, session, work: Work::new(0), core: Slow::new(export(1 << 40)) }
     }
 
-    /// A turn of the pump in which the guest has kicked, and the engine answers the last request of
-    /// so many bytes.
+    /// A turn of the pump in which the guest has kicked. The engine answers the last request of
+    /// this many bytes.
     fn turn(&mut self, answer: Option<u32>) {
         if let Some(bytes) = answer {
             let same = |request: &Request| request.sectors * SECTOR_BYTES == u64::from(bytes);

@@ -74,7 +74,7 @@ fn unfinished_requests_are_taken_up_by_the_next_daemon() {
     served.stop_at_once();
     assert!(wire.is_hung_up_on());
     assert!([7, 3, 5].iter().all(|head| machine.status(0, *head) == PENDING));
-    // Nobody was there when this one was put into the ring.
+    // No daemon was there when this request was put into the ring.
     machine.ask(0, 12, READ, 8192, DATA + 12 * 4096, 4096);
 
     let served = serve(&bench);
@@ -158,7 +158,7 @@ fn a_guest_that_was_reset_learns_that_unflushed_writes_died_with_the_daemon() {
 
 #[test]
 fn a_guest_learns_that_unflushed_writes_died_with_the_daemon() {
-    // What follows the write: nothing, a FLUSH, a clean stop; durability from the start, or no RAM
+    // After the write comes nothing, a FLUSH, or a clean stop; durability from the start, or no RAM
     // on the way to the origin.
     let cases =
         [("nothing", true), ("flush", false), ("clean stop", false), ("always", false), ("without cache", false)];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What requests do, and what a guest is told about its disk.
+//! Tests of what requests do, and of what a guest is told about its disk.
 
 use super::super::super::nbd::Client;
 use super::super::config_space::bit;

@@ -27,7 +27,7 @@ const FILE: INodeNo = INodeNo(2);
 /// Long for any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What nobody gets; `None`: it answers.
+/// Objects that are kept and never answered; `None`: the daemon answers.
 type Kept = Arc<Mutex<Option<Vec<Box<dyn std::any::Any + Send>>>>>;
 
 /// A file system of a single file, `file`.
@@ -163,8 +163,8 @@ fn hostile_files_that_never_answer_stop_nobody() {
         held.push(bad);
         assert_serves(&bench);
     }
-    // What it got it has to close, which is the business of other threads (`closing`), and is kept
-    // as well.
+    // The daemon has to close the files it got. Other threads do that (`closing`), and these are
+    // kept as well.
     let is_asked = || !kept.lock().unwrap().as_ref().expect("the daemon has not waited for it").is_empty();
     while !is_asked() {
         std::thread::yield_now();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one client gets of a turn, however much it says; and clients that come after one that is
-//! gone.
+//! Tests of one client's share of a turn, however much it says, and of clients that come after
+//! another is gone.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -49,7 +49,7 @@ pub(super) fn ask() -> Vec<u8> {
     bytes
 }
 
-/// What a server says to it.
+/// Returns the bytes that a server says to this client.
 pub(super) fn asked() -> Vec<u8> {
     let mut bytes = b"NBDMAGICIHAVEOPT\0\x03".to_vec();
     wire::encode_answer(&mut bytes, option::STARTTLS, answer::ACK, &[]);

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::super::super::{Tls, TlsError};
 use super::pki::Pki;
 
-/// What is said of a folder after `change`.
+/// Returns the error of a folder after `change`.
 fn refused(verify_peer: bool, change: impl FnOnce(&Pki)) -> (TlsError, String) {
     let pki = Pki::new();
     change(&pki);
@@ -24,7 +24,7 @@ fn a_missing_file_is_named() {
         assert!(matches!(error, TlsError::Read { .. }), "{text}");
         assert!(text.contains(&format!("/{name}: No such file")) && text.contains("--tls-certificates"), "{text}");
     }
-    // Nobody asks for it without --tls-verify-peer.
+    // Without --tls-verify-peer the file is not needed.
     let pki = Pki::new();
     fs::remove_file(pki.file("ca-cert.pem")).unwrap();
     Tls::load(pki.dir(), false).unwrap();

@@ -65,7 +65,7 @@ fn work(at: &Listen, config: &Arc<ClientConfig>, structured: bool, seed: u64) ->
         assert!((heard.error, heard.data.as_slice()) == (0, expected[&cookie]), "{cookie}");
     }
     client.write_all(&request(command::DISCONNECT, 0, 0, 0, 0)).unwrap();
-    // The end is said, not only found: nobody has cut the connection.
+    // The end is said, not only found: the connection was not cut.
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
     content
 }
@@ -150,7 +150,7 @@ fn only_whom_the_authority_knows_is_let_in() {
         open(&server.at, &pki.client(version, Some(&pki)), true).unwrap();
     }
     assert_eq!(server.stop().requests, 0);
-    // Nobody is asked without --tls-verify-peer.
+    // Without --tls-verify-peer no client is asked for a certificate.
     let server = serve(&pki, false, Order::Fifo, true);
     open(&server.at, &pki.client(&version::TLS13, Some(&other)), true).unwrap();
     server.stop();

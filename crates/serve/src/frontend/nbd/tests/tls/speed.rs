@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What TLS costs: nbdcopy from the disk in RAM with it and without, and from `nbdkit memory`.
+//! Measures TLS: nbdcopy from the disk in RAM with it and without, and from `nbdkit memory`.
 //!
-//! Prints, judges nothing:
+//! It prints figures and judges nothing:
 //! `cargo test --release -p flashfront-serve tls::speed -- --ignored --nocapture`
 
 use std::path::Path;

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Begins to use a cache: the first write of a start, and the daemon that follows from it.
+//!
+//! Everything that can be refused is refused before that write.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
+
+use flashfront_device::real::Reactor;
+use flashfront_engine::{Engine, Options, Time};
+use mio::Poll;
+
+use super::changes::remember;
+use super::error::{ServeError, failed};
+use super::held::Held;
+use super::hooks::Hooks;
+use super::leave::Leaving;
+use super::members::{self, Members};
+use super::mirror::NewMirror;
+use super::open::attach;
+use super::opened::Opened;
+use super::{Daemon, buffers, compare};
+use crate::config::Config;
+use crate::control::ControlCall;
+use crate::failure;
+use crate::origin_errors::AllOriginErrors;
+use crate::pump::Pump;
+
+/// Writes for the first time: from here on the cache is in use, in a new epoch. Returns a daemon
+/// that has yet to replay its log.
+pub(super) fn begin<'a>(
+    config: &'a Config,
+    opened: Opened,
+    options: Options,
+    reactor: Reactor,
+    hooks: &Hooks,
+    poll: Poll,
+    calls: Receiver<ControlCall>,
+) -> Result<Daemon<'a>, ServeError> {
+    let mut superblock = opened.superblock.clone();
+    let was_clean = superblock.clean && !opened.members.is_empty();
+    if !opened.members.is_empty() {
+        (superblock.clean, superblock.failed, superblock.epoch) = (false, false, superblock.epoch + 1);
+        superblock.update += 1;
+        superblock.pairing.member = superblock.pairing.lead;
+        for (record, volume) in superblock.origins.iter_mut().zip(&config.volumes) {
+            record.mode = volume.mode.unwrap_or(record.mode);
+        }
+    }
+    // Everything that can be refused comes before the write.
+    let (arena, arenas) = buffers::arenas(config, superblock.lanes).map_err(failed("starting threads for lanes"))?;
+    let engine = Engine::new(superblock.clone(), options, Time(0))
+        .map_err(|error| ServeError::Open { path: config.cache.clone(), error })?;
+    let unsettled = remember(config, &opened)?;
+    let watches = compare::watches(config, &opened, superblock.epoch);
+    let Opened { members, origins, superblock: before, .. } = opened;
+    if !members.is_empty() {
+        if let Err((path, error)) = members::put(config, &members, &superblock) {
+            // Members that took the write say again how the last run ended, as in `Ending::undo`.
+            // The member that refused refuses again.
+            (superblock.clean, superblock.failed) = (before.clean, before.failed);
+            let _ = members::write(config, &members, &mut superblock);
+            return Err(begin_failed(&members, path, error));
+        }
+        failure::forget(config.state.as_deref(), &superblock);
+    }
+
+    if let Some(notice) = reactor.notice() {
+        tracing::warn!("{notice}");
+    }
+    for notice in origins.iter().chain(members.iter().map(|(_, file)| file)).filter_map(|file| file.notice()) {
+        tracing::warn!("{notice}");
+    }
+    let backend = reactor.backend_name();
+    let devices = attach(config, reactor, &members, &origins, &superblock, watches, hooks)?;
+    let pump = Pump::new(engine, arena, devices, poll, calls);
+    let (started, stop) = (Instant::now(), hooks.stop.clone());
+    Ok(Daemon {
+        pump,
+        arenas,
+        config,
+        backend,
+        started,
+        ready: None,
+        stop,
+        unsettled,
+        was_clean,
+        held: Held::new(members, origins),
+        uris: Vec::new(),
+        sequential_bypass: config.policy.sequential_bypass,
+        new_mirror: NewMirror::default(),
+        reload: hooks.reload.clone(),
+        tls: None,
+        leaving: Leaving::default(),
+        origin_errors: AllOriginErrors::default(),
+        sampler: None,
+    })
+}
+
+/// Tells that a device refused its first write. The other member has taken it, and says now that
+/// both belong together.
+fn begin_failed(members: &Members, path: PathBuf, source: io::Error) -> ServeError {
+    let error = ServeError::Io { what: format!("{}: superblock", path.display()), source };
+    match members.iter().find(|(_, file)| file.path() != path) {
+        Some((_, other)) => ServeError::HalfMissing { error: Box::new(error), other: other.path().to_owned() },
+        None => error,
+    }
+}

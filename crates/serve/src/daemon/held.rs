@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The devices that a daemon holds: cache devices and origins, open and locked.
+//!
+//! They stay open until what the next start must know is written: by then another device may be
+//! found by the same path.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use flashfront_device::real::DeviceFile;
+use flashfront_engine::format::Mirror;
+use flashfront_engine::{DeviceId, Engine, MirrorStatus};
+
+use super::members::Members;
+use super::open::member_id;
+
+/// The devices of a daemon.
+pub(super) struct Held {
+    /// Cache devices by their number of member.
+    members: [Option<Arc<DeviceFile>>; 2],
+    /// The origins, in the order of the volumes.
+    origins: Vec<Arc<DeviceFile>>,
+}
+
+impl Held {
+    pub(super) fn new(members: Members, origins: Vec<Arc<DeviceFile>>) -> Self {
+        let mut held = Self { members: [None, None], origins };
+        for (number, file) in members {
+            held.put_member(number, file);
+        }
+        held
+    }
+
+    pub(super) fn origins(&self) -> &[Arc<DeviceFile>] {
+        &self.origins
+    }
+
+    pub(super) fn member(&self, number: u8) -> Option<&Arc<DeviceFile>> {
+        self.members[usize::from(number)].as_ref()
+    }
+
+    pub(super) fn put_member(&mut self, number: u8, file: Arc<DeviceFile>) {
+        self.members[usize::from(number)] = Some(file);
+    }
+
+    pub(super) fn take_member(&mut self, number: u8) -> Option<Arc<DeviceFile>> {
+        self.members[usize::from(number)].take()
+    }
+
+    /// The paths of all devices.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.members.iter().flatten().chain(&self.origins).map(|file| file.path())
+    }
+
+    /// The cache devices that the engine uses, the lead first.
+    ///
+    /// A member that is being left out is not among them, and a mirror that is still being filled
+    /// isn't, either.
+    pub(super) fn members_in_use(&self, engine: &Engine) -> Members {
+        let pairing = engine.superblock().pairing;
+        let lead = pairing.lead;
+        let whole = engine.status().mirror == MirrorStatus::Whole && pairing.mirror == Mirror::Whole;
+        let used = [lead, 1 - lead].into_iter().take(if whole { 2 } else { 1 });
+        used.filter_map(|number| Some((number, self.member(number)?.clone()))).collect()
+    }
+
+    /// Returns the name of a device for people: its path.
+    pub(super) fn name(&self, id: DeviceId, engine: &Engine) -> String {
+        let file = match id {
+            DeviceId::Cache => self.member(0),
+            DeviceId::Mirror => self.member(1),
+            DeviceId::Origin(origin) => {
+                let at = engine.superblock().origins.iter().position(|record| record.id == origin);
+                at.map(|at| &self.origins[at])
+            }
+        };
+        file.map_or_else(|| format!("{id:?}"), |file| file.path().display().to_string())
+    }
+
+    /// The path of the cache device that holds everything.
+    pub(super) fn name_of_lead(&self, engine: &Engine) -> String {
+        self.name(member_id(engine.superblock().pairing.lead), engine)
+    }
+}

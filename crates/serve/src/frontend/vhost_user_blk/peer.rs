@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A client of the vhost-user-blk server: its conversation, its requests, and why it leaves.
+
+use flashfront_engine::{RequestError, Time};
+
+use super::super::piece::PieceId;
+use super::super::visit::Visit;
+use super::broken::Broken;
+use super::messages::Talk;
+use super::work::Work;
+
+/// A client.
+pub(super) struct Peer {
+    /// `None` once the client is gone, while the engine still has requests of it.
+    pub(super) talk: Option<Talk>,
+    pub(super) work: Work,
+    /// Answers of the engine that are not given back yet.
+    pub(super) answers: Vec<(PieceId, Result<(), RequestError>)>,
+    /// Why the server is about to hang up on the client.
+    pub(super) broken: Option<Broken>,
+    /// The server is about to end, and has made durable what it owed the client.
+    pub(super) settled: bool,
+    /// When the server hangs up on the client, if it has said nothing.
+    pub(super) silent_until: Option<Time>,
+    visit: Visit,
+}
+
+impl Peer {
+    pub(super) fn new(talk: Talk, work: Work, visit: Visit) -> Self {
+        let (talk, answers) = (Some(talk), Vec::new());
+        Self { talk, work, answers, broken: None, settled: false, silent_until: None, visit }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let (received, sent) = self.work.moved();
+        self.visit.receive(received);
+        self.visit.send(sent);
+    }
+}
