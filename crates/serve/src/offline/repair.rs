@@ -119,7 +119,7 @@ pub enum RepairError {
     /// Neither superblock is left.
     #[error("{cache}: neither copy of the superblock is sound, so nothing on the device can be placed, and it can't be repaired. The origin can be used by itself, but lacks what was dirty here. A copy of the device, if there is one, may be better; `flashfront format --force` makes a new cache", cache = .0.display())]
     NoSuperblock(PathBuf),
-    /// One device of a mirrored cache is damaged, and the other one may have the data.
+    /// The damage may be on one device of a mirrored cache only.
     #[error("{path}: it is half of a mirrored cache and damaged, and can't be repaired by itself. Serve both (`flashfront serve --cache A --mirror B`), or write what is dirty with `flashfront destage`: what can't be read from one is read from the other", path = .0.display())]
     Mirrored(PathBuf),
     /// The other one would bring back what is given up on this one.

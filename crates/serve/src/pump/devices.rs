@@ -125,8 +125,8 @@ impl DeviceSet {
 
     /// Ends all I/O before the daemon ends; says whether all has ended.
     ///
-    /// I/O in flight is waited for up to `limit`, and not at all if a device hangs. I/O that has not
-    /// ended keeps its buffers until the process ends.
+    /// I/O in flight is waited for up to `limit`, and not at all if a device hangs. I/O that has
+    /// not ended keeps its buffers until the process ends.
     pub(crate) fn end_io(&self, limit: Duration) -> bool {
         self.reactor.finish(if self.any_hangs() { Duration::ZERO } else { limit })
     }

@@ -18,6 +18,6 @@ pub const LONGEST_READ_BYTES: u64 = PAYLOAD_BYTES_MAX as u64 + (8 << 20);
 /// for requests that end by themselves.
 pub const BUFFER_BYTES_MIN: u64 = LONGEST_READ_BYTES + (12 << 20);
 
-/// The server carries out no further requests of a client that has this many bytes of answers unread
-/// and a full socket.
+/// The server carries out no further requests of a client that has this many bytes of answers
+/// unread and a full socket.
 pub(super) const UNREAD_BYTES_MAX: u64 = 8 << 20;
