@@ -17,7 +17,7 @@ pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
         let (mut live_of, mut dirty_in) =
             (vec![0u32; lane.log.segments().len()], vec![0u32; lane.log.segments().len()]);
         let (mut blocks, mut lane_dirty) = (0u64, 0u64);
-        lane.index.for_each(|flat, found| {
+        lane.store.index().for_each(|flat, found| {
             let segment = (found.slot / lane.log.segment_slots()) as usize;
             assert!(segment < live_of.len(), "{flat:?} lies outside the log");
             live_of[segment] += 1;
@@ -26,13 +26,13 @@ pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
                 dirty_in[segment] += 1;
                 lane_dirty += 1;
                 dirty_of[facts.origin_of(flat)] += 1;
-                let is_in = lane.opening || lane.dirty.next(flat) == Some(flat);
+                let is_in = lane.store.is_opening() || lane.store.is_dirty(flat);
                 assert!(is_in, "{flat:?} is dirty but not in the dirty set");
             }
         });
-        assert_eq!(lane.index.len(), blocks, "lane {}: the index counts wrong", lane.id);
-        let lane_in = if lane.opening { 0 } else { lane_dirty };
-        assert_eq!(lane.dirty.len(), lane_in, "lane {}: dirty set and index differ", lane.id);
+        assert_eq!(lane.store.index().len(), blocks, "lane {}: the index counts wrong", lane.id);
+        let lane_in = if lane.store.is_opening() { 0 } else { lane_dirty };
+        assert_eq!(lane.store.dirty(), lane_in, "lane {}: dirty set and index differ", lane.id);
         for (id, segment) in lane.log.segments().iter().enumerate() {
             assert_eq!(segment.live, live_of[id], "lane {} segment {id}: live blocks", lane.id);
             assert_eq!(segment.dirty, dirty_in[id], "lane {} segment {id}: dirty blocks", lane.id);
@@ -52,7 +52,7 @@ pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
             let end = first.0 + u64::from(*blocks);
             assert!(lane.run_ranges.range(first..).nth(1).is_none_or(|(next, _)| next.0 >= end), "runs overlap");
         }
-        let twice = lane.window.flats().find(|flat| lane.index.get(*flat).is_some());
+        let twice = lane.window.flats().find(|flat| lane.store.get(*flat).is_some());
         assert_eq!(twice, None, "in the window and in the index");
         let reads = lane.ios.iter().filter(|(_, io)| io.is_shared_read()).count();
         lane.under_way.check(reads, |piece| lane.pieces.get(piece).is_some_and(|piece| piece.pending > 0));
@@ -64,7 +64,7 @@ pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
     let mut lost_of = vec![0u64; facts.origins.len()];
     for lane in lanes {
         for flat in lane.trouble.lost() {
-            let is_dirty = lane.index.get(flat).is_some_and(|found| found.dirty);
+            let is_dirty = lane.store.get(flat).is_some_and(|found| found.dirty);
             assert!(is_dirty, "a block that is not dirty can't be lost");
             lost_of[facts.origin_of(flat)] += 1;
         }

@@ -28,7 +28,7 @@ use crate::organ::up::Up;
 pub(crate) struct Delta {
     pub(crate) counters: Counters,
     /// Messages to the coordinator.
-    pub(crate) up: Vec<Up>,
+    up: Vec<Up>,
     pub(crate) origins: Vec<OriginDelta>,
     pub(crate) members: Members,
     /// How fast the cache device is now; of a mirrored one both members together.
@@ -72,6 +72,29 @@ impl Delta {
             ram_front_bytes: Sum::default(),
             window_bytes: Sum::default(),
             measured: None,
+        }
+    }
+
+    /// Tells the coordinator something.
+    #[inline]
+    pub(crate) fn tell(&mut self, up: Up) {
+        self.up.push(up);
+    }
+
+    /// Whether nothing is told.
+    pub(crate) const fn is_silent(&self) -> bool {
+        self.up.is_empty()
+    }
+
+    /// Takes what was told. [`Self::give_back_room`] follows.
+    pub(crate) fn take_told(&mut self) -> Vec<Up> {
+        core::mem::take(&mut self.up)
+    }
+
+    /// The memory of a list that was taken serves again.
+    pub(crate) fn give_back_room(&mut self, told: Vec<Up>) {
+        if self.up.is_empty() {
+            self.up = told;
         }
     }
 

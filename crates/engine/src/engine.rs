@@ -245,7 +245,7 @@ impl Engine {
         Status {
             counters: delta.counters,
             origins: origins.collect(),
-            blocks_cached: self.lanes.iter().map(|lane| lane.index.len()).sum(),
+            blocks_cached: self.lanes.iter().map(|lane| lane.store.index().len()).sum(),
             blocks_dirty: delta.dirty(),
             dirty_limit_blocks: facts.dirty_limit,
             capacity_blocks: capacity_blocks(&facts.superblock),
@@ -349,7 +349,7 @@ impl Coordinator {
             Control::Drain(true) => lanes.iter_mut().for_each(|lane| lane.try_lost(cx)),
             Control::FailureRecorded { durable } => {
                 let record = if durable { FailureRecord::Durable } else { FailureRecord::Impossible };
-                cx.delta.members.failure = record;
+                cx.delta.members.note_failure(record);
             }
             Control::AddMirror => sync::begin(lanes, cx),
             Control::LetClientsGo => self.clients_leave = true,
@@ -370,14 +370,14 @@ impl Coordinator {
 
     /// Follows a change of the members of a mirrored cache, and hands on what both have done.
     fn follow_members(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        if core::mem::take(&mut cx.delta.members.lead_changed) {
+        if cx.delta.members.take_lead_changed() {
             lanes.iter_mut().for_each(|lane| lane.lead_changed(cx));
         }
         if cx.delta.members.other().is_none() {
             lanes.iter_mut().for_each(|lane| lane.trouble.forget_copies());
         }
-        while !cx.delta.members.ended.is_empty() {
-            for (lane, io, result) in core::mem::take(&mut cx.delta.members.ended) {
+        while cx.delta.members.has_ended() {
+            for (lane, io, result) in cx.delta.members.take_ended() {
                 self.hand_on(lane, io, result, lanes, cx);
             }
         }
@@ -426,9 +426,9 @@ impl Coordinator {
                 cx = turn.cx();
             }
             flush_devices(self, lanes, &mut cx);
-            let ended = cx.delta.members.ended.is_empty();
+            let ended = !cx.delta.members.has_ended();
             let idle = !lanes.iter().any(|lane| lane.has_work()) || waits_for_others(self, lanes, &cx);
-            if ended && cx.delta.up.is_empty() && idle {
+            if ended && cx.delta.is_silent() && idle {
                 break;
             }
         }

@@ -22,15 +22,15 @@ use crate::cx::{Apart, Cx};
 use crate::fact::io::{DeviceError, RequestError};
 use crate::fact::open_error::OpenError;
 use crate::facts::Facts;
-use crate::organ::dirty::DirtySet;
 use crate::organ::flying::LaneIo;
-use crate::organ::index::{Flat, Found, Index};
+use crate::organ::index::{Flat, Found};
 use crate::organ::locks::Locks;
 use crate::organ::neighbours::Neighbours;
 use crate::organ::piece::{Piece, PieceKind};
 use crate::organ::places::Places;
 use crate::organ::ram_front::RamFront;
 use crate::organ::segment::Segment;
+use crate::organ::store::Store;
 use crate::organ::trouble::Trouble;
 use crate::organ::under_way::UnderWay;
 use crate::organ::up::Up;
@@ -55,11 +55,8 @@ pub(crate) type OwnLanes = Vec<Box<Lane>>;
 /// One lane.
 pub(crate) struct Lane {
     pub(crate) id: usize,
-    pub(crate) index: Index,
-    /// Empty while the lane opens ([`Lane::gather_dirty`]), as is `rewritten`.
-    pub(crate) dirty: DirtySet,
-    /// Dirty blocks that were written again since the sweep of destage came by.
-    pub(crate) rewritten: DirtySet,
+    /// The blocks that it has.
+    pub(crate) store: Store,
     pub(crate) locks: Locks,
     pub(crate) neighbours: Neighbours,
     pub(crate) under_way: UnderWay,
@@ -96,8 +93,6 @@ pub(crate) struct Lane {
     pub(crate) trouble: Trouble,
     pub(crate) reclaim: Reclaim,
     pub(crate) checkpoint: Checkpoint,
-    /// Until recovery has ended, in its steps too (in which `recovery` is taken out).
-    pub(crate) opening: bool,
     pub(crate) recovery: Option<Box<Recovery>>,
     /// Replay is over, and the lane waits for the word to go on.
     pub(crate) replayed: Option<Box<Recovery>>,
@@ -112,9 +107,7 @@ impl Lane {
         let slots = u64::from(segments) * u64::from(superblock.segment_blocks);
         Ok(Self {
             id,
-            index: Index::new(keys, slots).ok_or(OpenError::KeySpaceTooLarge)?,
-            dirty: DirtySet::default(),
-            rewritten: DirtySet::default(),
+            store: Store::new(keys, slots).ok_or(OpenError::KeySpaceTooLarge)?,
             locks: Locks::default(),
             neighbours: Neighbours::default(),
             under_way: UnderWay::default(),
@@ -144,7 +137,6 @@ impl Lane {
             trouble: Trouble::default(),
             reclaim: Reclaim::default(),
             checkpoint: Checkpoint::default(),
-            opening: false,
             recovery: None,
             replayed: None,
         })
@@ -164,7 +156,7 @@ impl Lane {
         debug_assert_eq!(piece.pending, 0, "a piece ended with I/O in flight");
         cx.give_back_reserved(piece.first, piece.reserved);
         let Piece { request, error, from_origin, .. } = piece;
-        cx.delta.up.push(if piece.kind.is_range() {
+        cx.delta.tell(if piece.kind.is_range() {
             Up::RangePieceDone { request, error }
         } else {
             Up::PieceDone { request, error, from_origin }
@@ -212,26 +204,18 @@ impl Lane {
     /// Puts a block into the index at a new slot, with all that hangs on it.
     pub(crate) fn map(&mut self, flat: Flat, found: Found, cx: &mut Cx<'_>) {
         self.window.forget(flat, flat.next());
-        let old = self.index.insert(flat, found);
+        let old = self.store.put(flat, found);
         let was_dirty = old.is_some_and(|old| old.dirty);
         if let Some(old) = old {
             self.left_slot(old);
         }
         // Of a mirror that came later nobody knows what was written before it did.
-        let mirrored = self.opening && cx.delta.members.pairing().paired == 0;
+        let mirrored = self.store.is_opening() && cx.delta.members.pairing().paired == 0;
         self.log.block_came(found.slot, found.dirty, mirrored);
         match (was_dirty, found.dirty) {
-            (true, true) => {
-                self.forget_trouble(flat, cx);
-                if !self.opening {
-                    self.rewritten.insert(flat);
-                }
-            }
+            (true, true) => self.forget_trouble(flat, cx),
             (true, false) => self.not_dirty(flat, cx),
             (false, true) => {
-                if !self.opening {
-                    self.dirty.insert(flat);
-                }
                 cx.delta.cache_reads.dirtied();
                 self.count_dirty(flat, 1, cx);
             }
@@ -241,7 +225,7 @@ impl Lane {
 
     /// Takes a block out of the index, with all that hangs on it.
     pub(crate) fn unmap(&mut self, flat: Flat, cx: &mut Cx<'_>) {
-        let Some(old) = self.index.remove(flat) else { return };
+        let Some(old) = self.store.remove(flat) else { return };
         self.left_slot(old);
         if old.dirty {
             self.not_dirty(flat, cx);
@@ -258,8 +242,6 @@ impl Lane {
 
     /// A block is not dirty any more, or not there.
     fn not_dirty(&mut self, flat: Flat, cx: &mut Cx<'_>) {
-        self.dirty.remove(flat);
-        self.rewritten.remove(flat);
         self.forget_trouble(flat, cx);
         self.count_dirty(flat, -1, cx);
     }
@@ -283,10 +265,10 @@ impl Lane {
     pub(crate) fn drop_clean(&mut self, of: impl Fn(&Segment) -> bool, cx: &mut Cx<'_>) {
         let slots = self.log.segment_slots();
         let lately = self.log.cleaned_lately();
-        for part in 0..self.index.parts() {
+        for part in 0..self.store.index().parts() {
             let mut clean = Vec::new();
             let segments = self.log.segments();
-            self.index.scan(part, |flat, found| {
+            self.store.index().scan(part, |flat, found| {
                 if !found.dirty && of(&segments[(found.slot / slots) as usize]) {
                     clean.push((flat, found.slot));
                 }
@@ -295,7 +277,7 @@ impl Lane {
                 self.unmap(flat, cx);
                 // As the lane opens its checkpoint says so, before anything is asked for. (A note
                 // for each block of a cache would keep FLUSHes waiting for minutes.)
-                if !self.opening && (self.log.lacks(slot) || lately.contains(&flat)) {
+                if !self.store.is_opening() && (self.log.lacks(slot) || lately.contains(&flat)) {
                     // The log may still end before the commit that says that the block is clean.
                     self.record_dropped(flat, cx);
                 }
@@ -325,7 +307,7 @@ impl Lane {
 
     /// Marks a block of the index clean.
     pub(crate) fn clean(&mut self, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
-        self.index.set_dirty(flat, false);
+        self.store.set_clean(flat);
         self.log.block_cleaned(slot);
         self.not_dirty(flat, cx);
     }
@@ -351,9 +333,7 @@ impl Lane {
 
     /// Memory of the lane's tables.
     pub(crate) fn table_bytes(&self) -> u64 {
-        self.index.bytes()
-            + self.dirty.bytes()
-            + self.rewritten.bytes()
+        self.store.bytes()
             + self.policy.bytes()
             + self.log.bytes()
             + self.reclaim.sparse.bytes()

@@ -238,7 +238,7 @@ impl Lane {
     fn woken(&mut self, waiter: Waiter, result: Result<(), RequestError>, cx: &mut Cx<'_>) {
         match waiter {
             Waiter::Request(request) => {
-                cx.delta.up.push(Up::PieceDone { request, error: result.err(), from_origin: false });
+                cx.delta.tell(Up::PieceDone { request, error: result.err(), from_origin: false });
             }
             Waiter::Piece(at) => self.end(at, result, cx),
             Waiter::Invalidated(at) => invalidated(self, at, result, cx),

@@ -116,7 +116,7 @@ fn write_batch(lane: &mut Lane, cx: &mut Cx<'_>) {
             filled += 1;
             continue;
         }
-        while lane.checkpoint.pending.len() < CHECKPOINT_ENTRIES_MAX && lane.checkpoint.part < lane.index.parts() {
+        while lane.checkpoint.pending.len() < CHECKPOINT_ENTRIES_MAX && lane.checkpoint.part < lane.store.index().parts() {
             scan_part(lane, cx);
         }
         let count = lane.checkpoint.pending.len().min(CHECKPOINT_ENTRIES_MAX);
@@ -129,7 +129,7 @@ fn write_batch(lane: &mut Lane, cx: &mut Cx<'_>) {
         filled += 1;
     }
     if filled == 0 {
-        while lane.checkpoint.pending.is_empty() && lane.checkpoint.part < lane.index.parts() {
+        while lane.checkpoint.pending.is_empty() && lane.checkpoint.part < lane.store.index().parts() {
             scan_part(lane, cx);
         }
         if lane.checkpoint.pending.is_empty() {
@@ -150,7 +150,7 @@ fn write_batch(lane: &mut Lane, cx: &mut Cx<'_>) {
 
 fn scan_part(lane: &mut Lane, cx: &Cx<'_>) {
     let (log, pending) = (&lane.log, &mut lane.checkpoint.pending);
-    lane.index.scan(lane.checkpoint.part, |flat, found| {
+    lane.store.index().scan(lane.checkpoint.part, |flat, found| {
         // A clean block of an open commit may never become durable, and then its slot would
         // hold something else. (A dirty one will be: its commit is sealed before the head is
         // written.) Nor may one of a segment that is given up: the entry that says so may be
@@ -193,7 +193,7 @@ fn write_head(lane: &mut Lane, cx: &mut Cx<'_>) {
         heads: lane.checkpoint.heads,
         next_segments: lane.checkpoint.next_segments,
         lane: lane.id as u16,
-        checksum_bits: lane.index.checksum_bits(),
+        checksum_bits: lane.store.index().checksum_bits(),
     };
     header.encode_into(cx.mem.bytes_mut(blocks_span(buf, 0, 1)));
     write_first_block(lane, buf, header.generation, cx);

@@ -76,7 +76,7 @@ pub(crate) fn put(
     let buf = open.buf;
     let checksum = cx.facts.seal(flat, cx.mem.copy_summed(from, buf, place * BLOCK_BYTES as u32));
     open.blocks.push((flat, dirty, checksum));
-    let checksum = lane.index.kept(checksum);
+    let checksum = lane.store.kept(checksum);
     lane.map(flat, Found { slot, dirty, hits, checksum }, cx);
     seal_full(lane, stream, cx);
     true
@@ -91,10 +91,9 @@ fn overwrite_in_place(lane: &mut Lane, flat: Flat, found: Found, from: Span, cx:
     }
     let checksum = cx.facts.seal(flat, cx.mem.copy_summed(from, open.buf, place * BLOCK_BYTES as u32));
     open.blocks[place as usize - 1].2 = checksum;
-    let checksum = lane.index.kept(checksum);
+    let checksum = lane.store.kept(checksum);
     let hits = (found.hits + 1).min(HITS_MAX);
-    lane.index.insert(flat, Found { checksum, hits, ..found });
-    lane.rewritten.insert(flat);
+    lane.store.put(flat, Found { checksum, hits, ..found });
     true
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn try_other(
     result: Result<(), DeviceError>,
     cx: &mut Cx<'_>,
 ) -> Finding {
-    if lane.index.get(flat).is_none_or(|found| !found.dirty || found.slot != slot) {
+    if lane.store.get(flat).is_none_or(|found| !found.dirty || found.slot != slot) {
         return Finding::NotDirty(result);
     }
     match cx.delta.members.other() {
@@ -66,7 +66,7 @@ pub(crate) fn damaged(lane: &mut Lane, flat: Flat, slot: u32, finding: Finding, 
     // A block that has left this slot since was clean: its data is on the origin. (Who rewrites
     // it waits for this reader, and reclaim moves no dirty one while anybody reads from its
     // segment.)
-    let Some(found) = lane.index.get(flat).filter(|found| found.slot == slot) else { return Damage::OnOrigin };
+    let Some(found) = lane.store.get(flat).filter(|found| found.slot == slot) else { return Damage::OnOrigin };
     if let Err(error) = result {
         let offset = lane.offset_of(slot, cx);
         cx.event(Event::DeviceFailed { device: holder(lane, flat, cx), op: Op::Read, offset, error });
@@ -90,7 +90,7 @@ pub(crate) fn damaged(lane: &mut Lane, flat: Flat, slot: u32, finding: Finding, 
 /// A dirty block is lost, if it is still in that slot: until it is written anew, or can be read
 /// after all.
 pub(crate) fn lose(lane: &mut Lane, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
-    if lane.index.get(flat).is_some_and(|found| found.dirty && found.slot == slot) {
+    if lane.store.get(flat).is_some_and(|found| found.dirty && found.slot == slot) {
         let origin = cx.facts.origin_of(flat);
         let volatile = lane.log.last_seq_of([slot].into_iter()) > lane.log.durable_seq;
         cx.delta.origins[origin].flush.note_lost(volatile);
@@ -102,7 +102,7 @@ pub(crate) fn lose(lane: &mut Lane, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
 
 /// A block was read soundly from that slot: if it was lost, it no longer is.
 pub(crate) fn found_again(lane: &mut Lane, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
-    if lane.index.get(flat).is_some_and(|found| found.slot == slot) && lane.trouble.found(flat) {
+    if lane.store.get(flat).is_some_and(|found| found.slot == slot) && lane.trouble.found(flat) {
         cx.count_found(flat);
         lane.trouble.trust(flat);
     }

@@ -59,8 +59,8 @@ pub(crate) fn read_detour(
     let room = lane.detours.room_blocks().min(blocks);
     while (cached.len() as u32) < room {
         let flat = Flat(first.0 + cached.len() as u64);
-        let Some(found) = lane.index.get(flat).filter(|found| may_detour(lane, *found, cx)) else { break };
-        lane.index.touch(flat);
+        let Some(found) = lane.store.get(flat).filter(|found| may_detour(lane, *found, cx)) else { break };
+        lane.store.touch(flat);
         cached.push((found.slot, found.checksum));
     }
     for (slot, _) in &cached {
@@ -148,7 +148,7 @@ fn detour_over(lane: &mut Lane, at: usize, cached: &[(u32, u32)]) {
 /// see now the one and now the other.
 fn is_as_cached(lane: &Lane, flat: Flat, read: Span, checksum: u32, cx: &Cx<'_>) -> bool {
     let sum = cx.facts.checksum(cx.mem, flat, read);
-    checksum == lane.index.kept(sum) || cx.facts.planted(Canary::CongestedDirty)
+    checksum == lane.store.kept(sum) || cx.facts.planted(Canary::CongestedDirty)
 }
 
 /// The origin failed, or has something else, or did not answer: a block is read from where it

@@ -36,7 +36,7 @@ pub(crate) fn start_direct(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     if piece.congested && (!still_congested(lane, piece, cx) || knows(lane, piece.first, piece.end())) {
         // Since it was accepted, by those before it: the origin has enough to do now, or it
         // would have to wait for their destage.
-        cx.delta.up.push(Up::PastCongestion { lane: lane.id, piece: at });
+        cx.delta.tell(Up::PastCongestion { lane: lane.id, piece: at });
         return;
     }
     let origin = cx.facts.origin_of(piece.first);
@@ -58,7 +58,7 @@ fn still_congested(lane: &Lane, piece: &Piece, cx: &Cx<'_>) -> bool {
 fn knows(lane: &Lane, first: Flat, end: Flat) -> bool {
     let mut flats = first.to(end);
     run_overlaps(lane, first, end)
-        || flats.any(|flat| lane.index.get(flat).is_some() || lane.trouble.is_unrecorded(flat))
+        || flats.any(|flat| lane.store.get(flat).is_some() || lane.trouble.is_unrecorded(flat))
 }
 
 /// Steps 1 to 3; called again whenever a run ends.
@@ -68,7 +68,7 @@ pub(crate) fn clear_way(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     let mut wait = run_overlaps(lane, first, end) && !hasty;
     if kind != PieceKind::Discard {
         let mut from = first;
-        while let Some(dirty) = lane.dirty.next(from).filter(|dirty| *dirty < end) {
+        while let Some(dirty) = lane.store.next_dirty(from).filter(|dirty| *dirty < end) {
             if lane.trouble.is_lost(dirty) {
                 let piece = &lane.pieces[at];
                 let in_part = (dirty == first && piece.head() > 0) || (dirty.0 + 1 == end.0 && piece.tail() > 0);
@@ -94,7 +94,7 @@ pub(crate) fn clear_way(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     }
     // Lost blocks are dropped, and recorded as dropped, only when the origin has the new ones.
     let known = |flat: &Flat| {
-        !lane.trouble.is_lost(*flat) && (lane.index.get(*flat).is_some() || lane.trouble.is_unrecorded(*flat))
+        !lane.trouble.is_lost(*flat) && (lane.store.get(*flat).is_some() || lane.trouble.is_unrecorded(*flat))
     };
     let cached: Vec<Flat> = first.to(end).filter(known).collect();
     if cached.is_empty() {
@@ -102,7 +102,7 @@ pub(crate) fn clear_way(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
         return;
     }
     for &flat in &cached {
-        if let Some(found) = lane.index.get(flat) {
+        if let Some(found) = lane.store.get(flat) {
             let hits = lane.policy.rewritten(lane.log.zone_of(found.slot), found.hits);
             lane.pieces[at].rare().were_cached.push(((flat.0 - first.0) as u32, hits));
             lane.unmap(flat, cx);
@@ -206,7 +206,7 @@ pub(crate) fn direct_done(
         && !(kind == PieceKind::Discard && error == DeviceError::Unsupported)
     {
         if lane.pieces[at].congested {
-            cx.delta.up.push(Up::PastCongestion { lane: lane.id, piece: at });
+            cx.delta.tell(Up::PastCongestion { lane: lane.id, piece: at });
         } else {
             lane.fail(at, error.into(), cx);
         }
@@ -250,7 +250,7 @@ fn direct_written(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     let piece = &lane.pieces[at];
     if !piece.durable && piece.kind != PieceKind::Discard {
         let failed_flushes = cx.delta.origins[origin].flush.failures();
-        cx.delta.up.push(Up::OnOrigin { request: piece.request, failed_flushes });
+        cx.delta.tell(Up::OnOrigin { request: piece.request, failed_flushes });
     }
     if !lane.pieces[at].durable || !cx.delta.origins[origin].flush.await_durable(waiter) {
         lane.finish(at, cx);
@@ -309,7 +309,7 @@ pub(crate) fn fail_awaiting_clean(lane: &mut Lane, first: Flat, end: Flat, error
     for at in core::mem::take(&mut lane.awaiting_clean) {
         let piece = &lane.pieces[at];
         // Not who waits for clean blocks that were only bridged.
-        let dirty = lane.dirty.next(first.max(piece.first)).is_some_and(|dirty| dirty < end.min(piece.end()));
+        let dirty = lane.store.next_dirty(first.max(piece.first)).is_some_and(|dirty| dirty < end.min(piece.end()));
         if dirty && piece.first < end && first < piece.end() {
             lane.fail(at, error.into(), cx);
         } else {

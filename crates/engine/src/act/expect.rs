@@ -17,7 +17,7 @@ const EXPECTED_BLOCKS_MAX: u64 = 16;
 /// all that was taken with this request is.
 pub(crate) fn expect(lane: &Lane, piece: &Piece, mem: &dyn Memory) {
     let flats = piece.first.0..piece.end().0.min(piece.first.0 + EXPECTED_BLOCKS_MAX);
-    flats.clone().for_each(|flat| mem.expect(lane.index.looks_at(Flat(flat))));
+    flats.clone().for_each(|flat| mem.expect(lane.store.index().looks_at(Flat(flat))));
     if piece.kind == PieceKind::Write {
         expect_missed(lane, flats, mem);
     }
@@ -39,7 +39,7 @@ pub(crate) fn expect_copies(
     after: Option<Flat>,
     mem: &dyn Memory,
 ) {
-    let look = |flat: Flat| lane.index.get(flat).map(|found| (flat, found.slot));
+    let look = |flat: Flat| lane.store.get(flat).map(|found| (flat, found.slot));
     let known = ahead.filter(|(flat, _)| next == Some(*flat));
     if let Some((_, slot)) = known.or_else(|| next.and_then(look))
         && let Some((buf, offset)) = lane.ram_front.peek(slot)
@@ -56,6 +56,6 @@ pub(crate) fn expect_copies(
 /// waits for RAM.
 pub(crate) fn expect_key(lane: &Lane, key: Key, cx: &Cx<'_>) {
     if let Some(flat) = cx.facts.flat(key) {
-        cx.mem.expect(lane.index.looks_at(flat));
+        cx.mem.expect(lane.store.index().looks_at(flat));
     }
 }

@@ -86,7 +86,7 @@ fn widened(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> 
     }
     let wanted = |flat: &u64| {
         let flat = Flat(*flat);
-        lane.index.get(flat).is_none() && !lane.window.holds(flat) && !lane.under_way.brings(flat)
+        lane.store.get(flat).is_none() && !lane.window.holds(flat) && !lane.under_way.brings(flat)
     };
     let first = (first..from.0).find(wanted).unwrap_or(from.0);
     let end = (to.0..end).rev().find(wanted).map_or(to.0, |last| last + 1);
@@ -189,7 +189,7 @@ fn free_unit(buf: Buf, cx: &mut Cx<'_>) {
 fn take_neighbours(lane: &mut Lane, wide: &Reading, from: Flat, to: Flat, buf: Buf, into: Into, cx: &mut Cx<'_>) {
     for flat in from.to(to) {
         let void = wide.is_void(flat) && !cx.facts.planted(Canary::StaleNeighbour);
-        if void || lane.index.get(flat).is_some() || lane.window.holds(flat) {
+        if void || lane.store.get(flat).is_some() || lane.window.holds(flat) {
             continue;
         }
         let span = blocks_span(buf, (flat.0 - wide.first().0) as u32, 1);
@@ -202,7 +202,7 @@ fn take_neighbours(lane: &mut Lane, wide: &Reading, from: Flat, to: Flat, buf: B
             return;
         }
         cx.delta.counters.neighbour_blocks += 1;
-        if let Some(found) = lane.index.get(flat) {
+        if let Some(found) = lane.store.get(flat) {
             lane.log.neighbour_came(found.slot);
             lane.neighbours.came();
         }

@@ -101,7 +101,8 @@ impl Persist {
         if !self.wanted || self.buf.is_some() {
             return;
         }
-        (self.wanted, turn.delta.members.to_record) = (false, false);
+        self.wanted = false;
+        turn.delta.members.is_recorded();
         if self.mark == Mark::Wanted {
             self.mark = Mark::Writing;
             turn.change().superblock.dirty_blocks = turn.delta.dirty();
@@ -163,7 +164,7 @@ impl Persist {
             }
             if self.mark == Mark::Writing {
                 self.mark = Mark::Over;
-                cx.delta.members.failure = FailureRecord::Durable;
+                cx.delta.members.note_failure(FailureRecord::Durable);
             }
             self.end(cx);
             cx.recorded(self.begun);

@@ -42,7 +42,7 @@ pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     let (mut block, mut ahead) = (0, None);
     while block < blocks {
         let flat = first + block;
-        let Some(found) = lane.index.hit(flat, readable) else {
+        let Some(found) = lane.store.hit(flat, readable) else {
             if let Some((copy, first)) = waiting(lane, flat, past) {
                 cx.delta.counters.read_hits += 1;
                 cx.delta.counters.ram_hits += 1;
@@ -57,7 +57,7 @@ pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
             block += 1;
             while block < blocks {
                 let next = first + block;
-                if lane.index.get(next).is_some_and(readable) || lane.window.holds(next) {
+                if lane.store.get(next).is_some_and(readable) || lane.window.holds(next) {
                     break;
                 }
                 block += 1;
@@ -90,12 +90,12 @@ pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
         block += 1;
         while block < blocks {
             let flat = first + block;
-            let next = lane.index.get(flat).filter(|next| readable(*next) && next.slot == found.slot + (block - from));
+            let next = lane.store.get(flat).filter(|next| readable(*next) && next.slot == found.slot + (block - from));
             let Some(next) = next.filter(|next| lane.on_device(next.slot)) else { break };
             if holder(lane, flat, cx) != device {
                 break;
             }
-            lane.index.touch(flat);
+            lane.store.touch(flat);
             cx.delta.counters.read_hits += 1;
             checksums.push(next.checksum);
             block += 1;
@@ -182,7 +182,7 @@ pub(crate) fn read_cache_done(lane: &mut Lane, read: &SlotsRead, result: Result<
         let block = block + nth as u32;
         let flat = first + block;
         let span = blocks_span(buf, buf_block + block, 1);
-        let same = lane.index.kept(cx.facts.checksum(cx.mem, flat, span)) == expected;
+        let same = lane.store.kept(cx.facts.checksum(cx.mem, flat, span)) == expected;
         if result.is_ok() && (same || cx.facts.planted(Canary::ChecksumIgnored)) {
             if lane.trouble.has_lost() {
                 found_again(lane, flat, slot + nth as u32, cx);
@@ -227,8 +227,8 @@ fn promote(lane: &mut Lane, at: usize, block: u32, cx: &mut Cx<'_>) {
     let flat = piece.first + block;
     let span = blocks_span(piece.buf.expect("a read has a buffer"), piece.buf_block + block, 1);
     // Somebody else may have missed it, too, and been first.
-    if lane.index.get(flat).is_some() && !cx.facts.planted(Canary::FillOverNewer) {
-        lane.index.touch(flat);
+    if lane.store.get(flat).is_some() && !cx.facts.planted(Canary::FillOverNewer) {
+        lane.store.touch(flat);
         return;
     }
     match lane.window.read(flat, &mut *lane.policy) {

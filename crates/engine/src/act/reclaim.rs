@@ -227,7 +227,7 @@ pub(crate) fn reclaim_header_done(
 fn find_blocks(lane: &mut Lane, segment: u32) {
     let slots = lane.log.segment_slots();
     let mut blocks = Vec::new();
-    lane.index.for_each(|flat, found| {
+    lane.store.index().for_each(|flat, found| {
         if found.slot / slots == segment {
             blocks.push((flat, found.slot));
         }
@@ -243,7 +243,7 @@ fn victim_step(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
     if victim.pending > 0 || (!victim.known && lane.log.segment(segment).live > 0) {
         return;
     }
-    let index = &lane.index;
+    let index = lane.store.index();
     victim.blocks.retain(|&(flat, slot)| index.get(flat).is_some_and(|found| found.slot == slot));
     if victim.known && victim.blocks.len() as u32 != lane.log.segment(segment).live {
         // A header that is sound but not this segment's newest: the device lost a write, or
@@ -263,7 +263,7 @@ fn victim_step(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
     let (zone, slots) = (lane.log.segment(segment).zone, lane.log.segment_slots());
     let unasked = lane.log.segment(segment).is_of_neighbours(slots);
     let Some(victim) = lane.reclaim.victims.get_mut(&segment) else { return };
-    let index = &lane.index;
+    let index = lane.store.index();
     let mut survivors = Vec::new();
     for &(flat, _) in &victim.blocks {
         let Some(found) = index.get(flat) else { continue };
@@ -307,7 +307,7 @@ fn dirty_step(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
         }
         return;
     }
-    let index = &lane.index;
+    let index = lane.store.index();
     let found = |&(flat, _): &(Flat, u32)| index.get(flat).filter(|found| found.dirty).map(|found| (flat, found));
     let dirty: Vec<(Flat, Found)> = victim.blocks.iter().filter_map(found).collect();
     let (mut survivors, mut waits) = (Vec::new(), false);
@@ -360,7 +360,7 @@ pub(crate) fn survivor_done(
     cx: &mut Cx<'_>,
 ) {
     let Survivor { segment, flat, found, hits } = survivor;
-    let current = lane.index.get(flat).filter(|now| now.slot == found.slot);
+    let current = lane.store.get(flat).filter(|now| now.slot == found.slot);
     if current.is_some() && result.is_ok() && is_to_hold(lane, &survivor, cx) {
         lane.reclaim.held.push((survivor, buf));
         return;
@@ -369,7 +369,7 @@ pub(crate) fn survivor_done(
     lane.log.unpin(found.slot);
     let span = blocks_span(buf, 0, 1);
     if let Some(current) = current {
-        let sound = result.is_ok() && lane.index.kept(cx.facts.checksum(cx.mem, flat, span)) == found.checksum;
+        let sound = result.is_ok() && lane.store.kept(cx.facts.checksum(cx.mem, flat, span)) == found.checksum;
         // Nothing makes a clean block dirty in place.
         debug_assert!(found.dirty || !current.dirty, "a survivor became dirty in its slot");
         let others = lane.log.segment(segment).pins > lane.reclaim.victims.get(&segment).map_or(0, |it| it.pending - 1);
@@ -415,12 +415,12 @@ fn move_dirty(lane: &mut Lane, survivor: Survivor, found: Found, from: Span, cx:
     if cx.cache_failed() || !open(lane, Stream::Writes, what_for, cx) {
         return;
     }
-    let rewritten = lane.rewritten.next(flat) == Some(flat);
+    let rewritten = lane.store.is_rewritten(flat);
     let dirty = !cx.facts.planted(Canary::MovedClean);
     let appended = put(lane, Stream::Writes, flat, dirty, found.hits, from, cx);
     if appended && !rewritten {
         // Nobody has: the sweep of destage needn't pass it over.
-        lane.rewritten.remove(flat);
+        lane.store.forget_rewritten(flat);
     }
     cx.delta.counters.reinserted_blocks += u64::from(appended);
     cx.delta.counters.moved_blocks += u64::from(appended);
@@ -444,7 +444,7 @@ pub(crate) fn freed_durable(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
     // What nobody asked for, and then nobody read, is nothing to remember.
     let unasked = gone.is_of_neighbours(lane.log.segment_slots());
     for (flat, slot) in lane.reclaim.freeing.get_mut(&segment).map(core::mem::take).unwrap_or_default() {
-        if let Some(found) = lane.index.get(flat).filter(|found| found.slot == slot) {
+        if let Some(found) = lane.store.get(flat).filter(|found| found.slot == slot) {
             lane.unmap(flat, cx);
             if !unasked || found.hits > 0 {
                 lane.reclaim.dropped = true;

@@ -37,15 +37,13 @@ use state::{Ahead, Freed, Phase, Recovery, Window};
 
 /// A commit at its largest: header and data.
 const COMMIT_BLOCKS_MAX: u32 = 253;
-/// Dirty blocks that are sorted at a time, in 8 to 16 MiB.
-const GATHERED: usize = 1 << 20;
 /// Failed reads of commits that may be whole, of one opening, that are tried again, from either
 /// member: enough for an error that passes.
 const VERIFY_TRIES_MAX: u32 = 3;
 
 /// Starts to open the lane.
 pub(crate) fn begin_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
-    lane.opening = true;
+    lane.store.begin_opening();
     let buf = cx.alloc(COMMIT_BLOCKS_MAX);
     lane.recovery = Some(
         Recovery {
@@ -142,7 +140,7 @@ pub(crate) fn recover_io_done(lane: &mut Lane, result: Result<(), DeviceError>, 
     match step {
         Err(error) => {
             cx.free(recovery.buf, COMMIT_BLOCKS_MAX);
-            cx.delta.up.push(Up::OpenFailed(error));
+            cx.delta.tell(Up::OpenFailed(error));
         }
         Ok(Some((offset, blocks))) => {
             lane.recovery = Some(recovery);
@@ -363,21 +361,6 @@ impl Recovery {
     }
 }
 
-/// Makes the set of dirty blocks, from the index: in the order of the checkpoint and the log
-/// each would wait for RAM three times, which took half of the time of opening; a million at a
-/// time, sorted, find their neighbours in the processor's caches.
-fn gather_dirty(lane: &mut Lane) {
-    let mut gathered = Vec::new();
-    for part in 0..lane.index.parts() {
-        lane.index.scan(part, |flat, found| gathered.extend(found.dirty.then_some(flat)));
-        if gathered.len() >= GATHERED || part + 1 == lane.index.parts() {
-            gathered.sort_unstable();
-            gathered.drain(..).for_each(|flat| lane.dirty.insert(flat));
-        }
-    }
-    lane.opening = false;
-}
-
 /// The index has what the log says.
 fn end_replay(lane: &mut Lane, mut it: Box<Recovery>, cx: &mut Cx<'_>) {
     cx.free(it.buf, COMMIT_BLOCKS_MAX);
@@ -385,7 +368,7 @@ fn end_replay(lane: &mut Lane, mut it: Box<Recovery>, cx: &mut Cx<'_>) {
     it.forget_unproven(lane, cx);
     lane.replayed = Some(it);
     if cx.facts.options.hold_replayed {
-        cx.delta.up.push(Up::Replayed);
+        cx.delta.tell(Up::Replayed);
     } else {
         end_recovery(lane, cx);
     }
@@ -397,7 +380,7 @@ pub(crate) fn end_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
     if cx.facts.options.drop_clean || cx.delta.members.pairing().clean_lost {
         lane.drop_clean(|_| true, cx);
     }
-    gather_dirty(lane);
+    lane.store.gather();
     lane.log.start(it.next_seq);
     let mut closed: Vec<(u64, u32)> = Vec::new();
     for (id, segment) in lane.log.segments().iter().enumerate() {
@@ -413,10 +396,10 @@ pub(crate) fn end_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
         lane.reclaim.sparse.filled(id, lane.log.segment(id).live, lane.log.segment_slots());
     }
     if lane.log.open_streams() {
-        cx.delta.up.push(Up::Recovered { commits: it.commits });
+        cx.delta.tell(Up::Recovered { commits: it.commits });
         // Before anything is written: from here on replay starts with this opening's commits.
         begin_first_checkpoint(lane, it.found[it.area as usize], cx);
     } else {
-        cx.delta.up.push(Up::OpenFailed(OpenError::NoFreeSegments { lane: lane.id as u32 }));
+        cx.delta.tell(Up::OpenFailed(OpenError::NoFreeSegments { lane: lane.id as u32 }));
     }
 }

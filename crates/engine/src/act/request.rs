@@ -190,7 +190,7 @@ pub(crate) fn none_cached(coordinator: &Coordinator, range: Range, lanes: &Lanes
     let base = cx.facts.origins[range.origin].base.0;
     blocks_of(range)
         .map(|block| base + block)
-        .all(|flat| lanes[coordinator.router.lane_of(Flat(flat))].index.get(Flat(flat)).is_none())
+        .all(|flat| lanes[coordinator.router.lane_of(Flat(flat))].store.get(Flat(flat)).is_none())
 }
 
 /// The whole blocks of a range.

@@ -88,7 +88,7 @@ fn end_sync(lane: &mut Lane, cx: &mut Cx<'_>) -> u64 {
     lane.trouble.only_lead_has(missed.iter().copied());
     // What was taken for lost since it was copied, or is being replaced no more, the new member
     // has.
-    let has = |flat: &Flat| lane.index.get(*flat).is_some() && !missed.contains(flat) && !lane.is_changing(*flat);
+    let has = |flat: &Flat| lane.store.get(*flat).is_some() && !missed.contains(flat) && !lane.is_changing(*flat);
     let found: Vec<Flat> = lane.trouble.lost().filter(has).collect();
     for flat in found {
         if lane.trouble.found(flat) {
@@ -100,7 +100,7 @@ fn end_sync(lane: &mut Lane, cx: &mut Cx<'_>) -> u64 {
 
 /// Whether this slot has the newest of a dirty block.
 fn holds_dirty(lane: &Lane, flat: Flat, slot: u32) -> bool {
-    lane.index.get(flat).is_some_and(|found| found.dirty && found.slot == slot)
+    lane.store.get(flat).is_some_and(|found| found.dirty && found.slot == slot)
 }
 
 /// Whether a checkpoint begun now would lack its beginning on a new mirror.
@@ -141,7 +141,7 @@ fn copy_dirty(lane: &mut Lane, cx: &mut Cx<'_>) {
     while let Some(sync) = &mut lane.sync
         && sync.flying < COPIES_MAX
     {
-        let (flat, missed_in) = if let Some(flat) = lane.dirty.next(sync.next) {
+        let (flat, missed_in) = if let Some(flat) = lane.store.next_dirty(sync.next) {
             sync.next = flat.next();
             (flat, None)
         } else if let Some((flat, slot)) = sync.next_missed(cx.now) {
@@ -168,7 +168,7 @@ fn copy_dirty(lane: &mut Lane, cx: &mut Cx<'_>) {
             None => !lane.log.unsealed(found.slot),
             Some(slot) => found.dirty && found.slot == slot,
         };
-        let Some(found) = lane.index.get(flat).filter(to_copy) else { continue };
+        let Some(found) = lane.store.get(flat).filter(to_copy) else { continue };
         if sync.give_up_at.is_none() && lane.trouble.is_lost(flat) {
             // Later, when all others are there.
             sync.missed.push((flat, found.slot));
@@ -204,7 +204,7 @@ pub(crate) fn sync_read_done(
     cx: &mut Cx<'_>,
 ) {
     let sum = cx.facts.checksum(cx.mem, flat, blocks_span(buf, 0, 1));
-    let sound = result.is_ok() && lane.index.kept(sum) == found.checksum;
+    let sound = result.is_ok() && lane.store.kept(sum) == found.checksum;
     let offset = lane.offset_of(found.slot, cx);
     let syncing = lane.sync.as_mut().filter(|_| cx.delta.members.state == State::Syncing);
     match syncing {

@@ -40,7 +40,7 @@ pub(crate) fn merge(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
         let first = lane.pieces[at].first;
         let origin = cx.facts.origin_of(first);
         let in_part = [(head, first), (tail, (first + last))];
-        let missed = in_part.iter().any(|(sectors, flat)| *sectors > 0 && lane.index.get(*flat).is_none());
+        let missed = in_part.iter().any(|(sectors, flat)| *sectors > 0 && lane.store.get(*flat).is_none());
         let merges = if missed { &mut lane.merges } else { &mut lane.cache_merges };
         if !merges.is_left(origin) {
             merges.wait(origin, at);
@@ -61,7 +61,7 @@ pub(crate) fn merge(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
 
 fn merge_block(lane: &mut Lane, at: usize, block: u32, cx: &mut Cx<'_>) {
     let flat = lane.pieces[at].first + block;
-    let found = lane.index.get(flat);
+    let found = lane.store.get(flat);
     if let Some(found) = found
         && let Place::Ram(from, offset) = lane.place(found.slot)
     {
@@ -118,7 +118,7 @@ pub(crate) fn merge_done(
     if let Some((found, device)) = from {
         lane.log.unpin(found.slot);
         let sum = cx.facts.checksum(cx.mem, flat, blocks_span(buf, 0, 1));
-        if failed || lane.index.kept(sum) != found.checksum {
+        if failed || lane.store.kept(sum) != found.checksum {
             let finding = try_other(lane, flat, found.slot, device, result, cx);
             if finding == Finding::AskOther {
                 lane.log.pin(found.slot);
@@ -205,7 +205,7 @@ fn append_piece(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) -> bool {
         let piece = &lane.pieces[at];
         let flat = piece.first + piece.next;
         let span = blocks_span(piece.buf.expect("a write has a buffer"), piece.buf_block + piece.next, 1);
-        let found = lane.index.get(flat);
+        let found = lane.store.get(flat);
         if !append_write(lane, flat, found, span, cx) {
             if !lane.awaiting_room.contains(&at) {
                 lane.awaiting_room.push_back(at);

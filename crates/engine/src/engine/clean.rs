@@ -22,8 +22,8 @@ impl Engine {
         for lane in self.lanes.iter() {
             let before = keys.len();
             // A block's part is a hash of its place, so the first parts are a sample.
-            for part in 0..lane.index.parts() {
-                lane.index.scan(part, |flat, found| {
+            for part in 0..lane.store.index().parts() {
+                lane.store.index().scan(part, |flat, found| {
                     keys.extend((!found.dirty).then(|| self.facts.key(flat)));
                 });
                 if keys.len() - before >= of_each {
@@ -52,7 +52,7 @@ impl Engine {
     fn clean(&self, key: Key) -> Option<(impl Fn(u32) -> u32, u32)> {
         let flat = self.facts.flat(key)?;
         let lane = self.lanes.get(self.coordinator.router.lane_of(flat))?;
-        let found = lane.index.get(flat).filter(|found| !found.dirty)?;
-        Some((|checksum| lane.index.kept(checksum), found.checksum))
+        let found = lane.store.get(flat).filter(|found| !found.dirty)?;
+        Some((|checksum| lane.store.kept(checksum), found.checksum))
     }
 }

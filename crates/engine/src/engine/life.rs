@@ -60,7 +60,7 @@ fn end_opening(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>
         return;
     }
     coordinator.life = Life::Serving;
-    let blocks_cached = lanes.iter().map(|lane| lane.index.len()).sum();
+    let blocks_cached = lanes.iter().map(|lane| lane.store.index().len()).sum();
     let (blocks_dirty, commits_replayed) = (cx.delta.dirty(), coordinator.commits_replayed);
     let members = &mut cx.delta.members;
     if members.pairing().clean_lost && members.pairing().lead == members.lead_at_opening {

@@ -120,6 +120,31 @@ impl Members {
         core::mem::take(&mut self.pairing_changed).then_some(self.pairing)
     }
 
+    /// What is known of the record of the cache's failure.
+    pub(crate) const fn note_failure(&mut self, record: FailureRecord) {
+        self.failure = record;
+    }
+
+    /// The superblock that `state` demands is being written.
+    pub(crate) const fn is_recorded(&mut self) {
+        self.to_record = false;
+    }
+
+    /// Whether the lead is another one since the last time.
+    pub(crate) const fn take_lead_changed(&mut self) -> bool {
+        core::mem::replace(&mut self.lead_changed, false)
+    }
+
+    /// Whether I/Os of both members have ended that no lane has heard of.
+    pub(crate) const fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// Those I/Os: lane, number, result.
+    pub(crate) fn take_ended(&mut self) -> Vec<(usize, usize, Result<(), DeviceError>)> {
+        core::mem::take(&mut self.ended)
+    }
+
     /// A new member came, and is to be filled.
     pub(crate) const fn new_one_came(&mut self) {
         self.state = State::Syncing;

@@ -26,6 +26,7 @@ pub(crate) mod room;
 pub(crate) mod router;
 pub(crate) mod segment;
 pub(crate) mod sparse;
+pub(crate) mod store;
 pub(crate) mod sum;
 pub(crate) mod trouble;
 pub(crate) mod under_way;

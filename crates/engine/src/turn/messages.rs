@@ -74,8 +74,8 @@ impl Coordinator {
 
     /// Does what the lanes have asked for.
     pub(crate) fn handle_messages(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        while !cx.delta.up.is_empty() {
-            let mut messages = core::mem::take(&mut cx.delta.up);
+        while !cx.delta.is_silent() {
+            let mut messages = cx.delta.take_told();
             for up in messages.drain(..) {
                 match up {
                     Up::PieceDone { request, error, from_origin } => piece_done(self, request, error, from_origin, cx),
@@ -123,10 +123,7 @@ impl Coordinator {
                     }
                 }
             }
-            if cx.delta.up.is_empty() {
-                // Its memory serves again.
-                cx.delta.up = messages;
-            }
+            cx.delta.give_back_room(messages);
             for lane in &mut *lanes {
                 lane.work(cx);
             }

@@ -49,7 +49,7 @@ fn seal_now(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
     let first = open.header_slot + 1;
     let mut entries = Vec::with_capacity(open.blocks.len() + 8);
     for (nth, &(flat, dirty, checksum)) in open.blocks.iter().enumerate() {
-        let current = lane.index.get(flat).is_some_and(|found| found.slot == first + nth as u32);
+        let current = lane.store.get(flat).is_some_and(|found| found.slot == first + nth as u32);
         let key = cx.facts.key(flat);
         entries.push(match (current, dirty) {
             (false, _) => Entry::Dead,
@@ -65,7 +65,7 @@ fn seal_now(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
             // alone.
             match note {
                 Note::Entry(entry) => entries.push(entry),
-                Note::Dropped(flat) if lane.index.get(flat).is_some() => {}
+                Note::Dropped(flat) if lane.store.get(flat).is_some() => {}
                 Note::Dropped(flat) => entries.push(Entry::Invalidate { key: cx.facts.key(flat), blocks: 1 }),
             }
         }
@@ -74,7 +74,7 @@ fn seal_now(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
         {
             // Only what is still so: the slot may hold a newer, dirty version of the block by
             // now.
-            if lane.index.get(flat).is_some_and(|found| found.slot == slot && !found.dirty) {
+            if lane.store.get(flat).is_some_and(|found| found.slot == slot && !found.dirty) {
                 entries.push(Entry::Cleaned { key: cx.facts.key(flat), slot });
                 if cx.delta.members.state != State::Single {
                     log.cleaned_sealed.push_back((log.next_seq, flat));

@@ -97,7 +97,7 @@ pub(crate) fn drop_doubtful(lane: &mut Lane, origin: usize, cx: &mut Cx<'_>) {
         piece.bypass |= piece.kind == PieceKind::Read;
     }
     for (slot, flat) in doubtful {
-        if lane.index.get(flat).is_some_and(|found| found.slot == slot) {
+        if lane.store.get(flat).is_some_and(|found| found.slot == slot) {
             lane.unmap(flat, cx);
             // An older copy may be in the log, of which a note that it was dropped was left out
             // since the block had come back.

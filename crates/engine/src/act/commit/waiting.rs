@@ -74,11 +74,11 @@ impl Log {
     ) -> Option<Result<(), RequestError>> {
         match waiter {
             Waiter::Request(request) => {
-                cx.delta.up.push(Up::UntilDrained { waiter: FlushWaiter::Request(request) });
+                cx.delta.tell(Up::UntilDrained { waiter: FlushWaiter::Request(request) });
                 None
             }
             Waiter::Piece(at) => {
-                cx.delta.up.push(Up::UntilDrained { waiter: FlushWaiter::Piece(lane, at) });
+                cx.delta.tell(Up::UntilDrained { waiter: FlushWaiter::Piece(lane, at) });
                 None
             }
             Waiter::Run(_) => Some(Ok(())),

@@ -78,7 +78,7 @@ struct DirtyBlocks<'a>(&'a Lanes, Range<u64>);
 impl DirtyView for DirtyBlocks<'_> {
     fn next(&self, from: u64) -> Option<u64> {
         let from = Flat(from.max(self.1.start));
-        self.0.iter().filter_map(|lane| lane.dirty.next(from)).min().map(|flat| flat.0).filter(|at| *at < self.1.end)
+        self.0.iter().filter_map(|lane| lane.store.next_dirty(from)).min().map(|flat| flat.0).filter(|at| *at < self.1.end)
     }
 }
 
@@ -272,16 +272,16 @@ fn run_end_max(flat: Flat, router: &Router, cx: &Cx<'_>) -> Flat {
 /// better left for the next one. (A recency bit as in B. Gill and D. Modha, "WOW: Wise Ordering for
 /// Writes", FAST 2005, for a block instead of a stripe.)
 fn pass_over(lane: &mut Lane, flat: Flat) -> bool {
-    let rewritten = lane.rewritten.next(flat) == Some(flat);
+    let rewritten = lane.store.is_rewritten(flat);
     if rewritten {
-        lane.rewritten.remove(flat);
+        lane.store.forget_rewritten(flat);
     }
     rewritten
 }
 
 /// A block that should be destaged is still in an open commit: seal that. Whether it was.
 fn seal_for_destage(lane: &mut Lane, flat: Flat, cx: &mut Cx<'_>) -> bool {
-    let unsealed = lane.index.get(flat).is_some_and(|found| lane.log.unsealed(found.slot));
+    let unsealed = lane.store.get(flat).is_some_and(|found| lane.log.unsealed(found.slot));
     if unsealed {
         seal(lane, crate::format::Stream::Writes, cx);
     }

@@ -54,7 +54,7 @@ pub(crate) fn run_end(lane: &Lane, flat: Flat) -> Option<Flat> {
 
 /// The version of a block that can be destaged now, or, if it is clean, bridged.
 fn destageable(lane: &Lane, flat: Flat, dirty: bool, cx: &Cx<'_>) -> Option<(u32, u32)> {
-    let found = lane.index.get(flat).filter(|found| found.dirty == dirty)?;
+    let found = lane.store.get(flat).filter(|found| found.dirty == dirty)?;
     // After a failure of the cache device nothing is changed in place any more.
     let settled = cx.cache_failed() || !lane.log.unsealed(found.slot);
     // Replay counts all that it finds as main.
@@ -66,7 +66,7 @@ fn destageable(lane: &Lane, flat: Flat, dirty: bool, cx: &Cx<'_>) -> Option<(u32
 /// The clean blocks of the gap at `at`, if all are cached and what is behind it can be in the
 /// same run.
 fn bridge(lane: &Lane, at: Flat, end: Flat, room: u64, cx: &Cx<'_>) -> Option<Vec<(u32, u32)>> {
-    let gap = lane.dirty.next(at).filter(|next| *next < end)?.0 - at.0;
+    let gap = lane.store.next_dirty(at).filter(|next| *next < end)?.0 - at.0;
     if gap == 0 || gap > GAP_BLOCKS_MAX || gap >= room || cx.cache_failed() {
         return None;
     }
@@ -176,7 +176,7 @@ fn run_gathered(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
                 lose(lane, first, slot, cx);
             }
         } else {
-            let dirty = |flat: &Flat| lane.index.get(*flat).is_some_and(|found| found.dirty);
+            let dirty = |flat: &Flat| lane.store.get(*flat).is_some_and(|found| found.dirty);
             first.to(end).filter(dirty).for_each(|flat| lane.trouble.must_be_alone(flat));
         }
         drop_run(lane, run, None, cx);
@@ -187,7 +187,7 @@ fn run_gathered(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
     for nth in 0..blocks {
         let flat = first + nth;
         let (slot, expected) = lane.runs[run].versions[nth as usize];
-        if lane.index.kept(cx.facts.checksum(cx.mem, flat, blocks_span(buf, nth, 1))) != expected {
+        if lane.store.kept(cx.facts.checksum(cx.mem, flat, blocks_span(buf, nth, 1))) != expected {
             sound = false;
             // `Err`: the lead is tried once more, by a run of it alone.
             let finding = try_other(lane, flat, slot, device, Ok(()), cx);
@@ -230,7 +230,7 @@ pub(crate) fn run_write_done(lane: &mut Lane, run: usize, result: Result<(), Dev
     let blocks = lane.runs[run].versions.len() as u32;
     if let Err(error) = result {
         cx.origin_failed(Op::Write, lane.runs[run].first, u64::from(blocks), error);
-        cx.delta.up.push(Up::DestageFailed { origin, error });
+        cx.delta.tell(Up::DestageFailed { origin, error });
         // An origin that hangs refuses no block of the run more than another.
         if error != DeviceError::TimedOut {
             go_alone_if_bridged(lane, run);
@@ -243,11 +243,11 @@ pub(crate) fn run_write_done(lane: &mut Lane, run: usize, result: Result<(), Dev
         cx.free(buf, RUN_BLOCKS_MAX);
     }
     if cx.facts.planted(Canary::CleanEarly) {
-        cx.delta.up.push(Up::RunDropped { origin });
+        cx.delta.tell(Up::RunDropped { origin });
         run_flushed(lane, run, Ok(()), cx);
         return;
     }
-    cx.delta.up.push(Up::RunWritten { lane: lane.id, run, origin, blocks });
+    cx.delta.tell(Up::RunWritten { lane: lane.id, run, origin, blocks });
 }
 
 /// The origin may refuse a clean block that was only bridged: the dirty ones are tried without
@@ -255,7 +255,7 @@ pub(crate) fn run_write_done(lane: &mut Lane, run: usize, result: Result<(), Dev
 fn go_alone_if_bridged(lane: &mut Lane, run: usize) {
     let Run { first, versions, .. } = &lane.runs[run];
     let range = || (first.0..first.0 + versions.len() as u64).map(Flat);
-    let dirty = |flat: &Flat| lane.index.get(*flat).is_some_and(|found| found.dirty);
+    let dirty = |flat: &Flat| lane.store.get(*flat).is_some_and(|found| found.dirty);
     if !range().all(|flat| dirty(&flat)) {
         range().filter(dirty).for_each(|flat| lane.trouble.must_be_alone(flat));
     }
@@ -274,7 +274,7 @@ fn break_in_two(lane: &mut Lane, run: usize) {
 }
 
 fn is_dirty(lane: &Lane, flat: Flat) -> bool {
-    lane.dirty.next(flat) == Some(flat)
+    lane.store.is_dirty(flat)
 }
 
 /// The origin has taken these blocks: runs end no more where they were broken, but beside one
@@ -293,7 +293,7 @@ pub(crate) fn run_flushed(lane: &mut Lane, run: usize, result: Result<(), Device
     let doubtful = lane.runs[run].failed_flushes != cx.delta.origins[origin].flush.failures();
     let result = if doubtful { result.and(Err(DeviceError::Io)) } else { result };
     if let Err(error) = result {
-        cx.delta.up.push(Up::DestageFailed { origin, error });
+        cx.delta.tell(Up::DestageFailed { origin, error });
         drop_run(lane, run, Some(error), cx);
         return;
     }
@@ -303,7 +303,7 @@ pub(crate) fn run_flushed(lane: &mut Lane, run: usize, result: Result<(), Device
     for (flat, (slot, _)) in (first.0..).map(Flat).zip(versions) {
         // Only if it hasn't been rewritten: a newer version is in another slot.
         let unlooked = cx.facts.planted(Canary::CleanWithoutLook);
-        let found = lane.index.get(flat).filter(|found| found.dirty && (found.slot == slot || unlooked));
+        let found = lane.store.get(flat).filter(|found| found.dirty && (found.slot == slot || unlooked));
         if let Some(Found { slot, .. }) = found {
             lane.clean(flat, slot, cx);
             lane.log.note_cleaned(flat, slot, cx.now);
@@ -320,7 +320,7 @@ pub(crate) fn run_flushed(lane: &mut Lane, run: usize, result: Result<(), Device
 fn drop_run(lane: &mut Lane, run: usize, failed: Option<DeviceError>, cx: &mut Cx<'_>) {
     if lane.runs[run].buf.is_some() {
         let origin = cx.facts.origin_of(lane.runs[run].first);
-        cx.delta.up.push(Up::RunDropped { origin });
+        cx.delta.tell(Up::RunDropped { origin });
     }
     let (first, versions) = end_run(lane, run, cx);
     let end = Flat(first.0 + versions.len() as u64);

@@ -21,7 +21,7 @@ const fn gains(segment: &Segment, slots: u32) -> bool {
 /// Which segment is reclaimed next, and whether all that is live in it is moved. None, too,
 /// while a segment that can be cleaned is waited for.
 pub(crate) fn choose_victim(lane: &mut Lane, cx: &Cx<'_>) -> Option<(u32, bool)> {
-    let cleans = Sparse::cleans(lane.index.len(), lane.log.slots());
+    let cleans = Sparse::cleans(lane.store.index().len(), lane.log.slots());
     if cleans && let Some(id) = sparse_victim(lane, true, cx) {
         lane.reclaim.waits_since = None;
         return Some((id, true));
@@ -66,7 +66,7 @@ fn sparse_victim(lane: &mut Lane, cleans: bool, cx: &Cx<'_>) -> Option<u32> {
 /// reads there. As long as nothing had to be dropped, waiting is better than what the policy
 /// would give up.
 pub(super) fn waits_for_segment(lane: &mut Lane, cx: &Cx<'_>) -> bool {
-    if lane.reclaim.dropped || cx.facts.away || !Sparse::cleans(lane.index.len(), lane.log.slots()) {
+    if lane.reclaim.dropped || cx.facts.away || !Sparse::cleans(lane.store.index().len(), lane.log.slots()) {
         return false;
     }
     let since = *lane.reclaim.waits_since.get_or_insert(cx.now);

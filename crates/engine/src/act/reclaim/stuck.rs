@@ -29,7 +29,7 @@ pub(crate) fn stuck_victims(lane: &Lane, cx: &Cx<'_>) -> usize {
 fn held_by_lost(lane: &Lane) -> Vec<u32> {
     let slots = lane.log.segment_slots();
     let mut lost_in: BTreeMap<u32, u32> = BTreeMap::new();
-    for found in lane.trouble.lost().filter_map(|flat| lane.index.get(flat)) {
+    for found in lane.trouble.lost().filter_map(|flat| lane.store.get(flat)) {
         *lost_in.entry(found.slot / slots).or_default() += 1;
     }
     lost_in.retain(|id, lost| lane.log.segment(*id).dirty == *lost);

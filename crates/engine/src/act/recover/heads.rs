@@ -54,7 +54,7 @@ impl Recovery {
         if header.seq == 0 {
             return if self.head_lost { self.look_ahead(lane, cx) } else { Ok(None) };
         }
-        lane.index.limit_checksum_bits(header.checksum_bits);
+        lane.store.limit_checksum_bits(header.checksum_bits);
         (self.heads, self.next_segments) = (header.heads, header.next_segments);
         (self.next_seq, self.phase) = (header.seq, Phase::Body);
         Ok(self.next_body_read(lane, header, cx))

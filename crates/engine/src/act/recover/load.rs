@@ -70,7 +70,7 @@ impl Recovery {
             for entry in entries {
                 self.entries_read += 1;
                 if let Some(flat) = cx.facts.flat(entry.key) {
-                    let checksum = lane.index.kept(entry.checksum);
+                    let checksum = lane.store.kept(entry.checksum);
                     let (slot, dirty, hits) = (entry.slot, entry.dirty, entry.hits);
                     lane.map(flat, Found { slot, dirty, hits, checksum }, cx);
                 }

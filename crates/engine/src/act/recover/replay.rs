@@ -47,7 +47,7 @@ impl Recovery {
                         let table = table.get_or_insert_with(|| alloc::vec![0; slots as usize].into());
                         table[(at % slots) as usize] = flat.0 + 1;
                     }
-                    let (dirty, checksum) = (matches!(entry, Entry::Dirty { .. }), lane.index.kept(checksum));
+                    let (dirty, checksum) = (matches!(entry, Entry::Dirty { .. }), lane.store.kept(checksum));
                     lane.map(flat, Found { slot: at, dirty, hits: 0, checksum }, cx);
                 }
                 Entry::Invalidate { key, blocks } => {
@@ -56,7 +56,7 @@ impl Recovery {
                 }
                 Entry::Cleaned { key, slot } => {
                     let Some(flat) = cx.facts.flat(key) else { continue };
-                    if lane.index.get(flat).is_some_and(|found| found.slot == slot && found.dirty) {
+                    if lane.store.get(flat).is_some_and(|found| found.slot == slot && found.dirty) {
                         lane.clean(flat, slot, cx);
                     }
                 }
@@ -75,12 +75,12 @@ impl Recovery {
 
 fn unmap_range(lane: &mut Lane, first: Flat, blocks: u32, cx: &mut Cx<'_>) {
     let range = first..(first + blocks);
-    if u64::from(blocks) <= lane.index.len() {
+    if u64::from(blocks) <= lane.store.index().len() {
         (range.start.0..range.end.0).for_each(|flat| lane.unmap(Flat(flat), cx));
         return;
     }
     let mut gone = Vec::new();
-    lane.index.for_each(|flat, _| gone.extend(range.contains(&flat).then_some(flat)));
+    lane.store.index().for_each(|flat, _| gone.extend(range.contains(&flat).then_some(flat)));
     gone.into_iter().for_each(|flat| lane.unmap(flat, cx));
 }
 
@@ -89,7 +89,7 @@ impl Recovery {
     pub(crate) fn forget_unproven(&mut self, lane: &mut Lane, cx: &mut Cx<'_>) {
         for (key, slot) in core::mem::take(&mut self.unproven).at_end() {
             let Some(flat) = cx.facts.flat(key) else { continue };
-            if lane.index.get(flat).is_some_and(|found| found.slot == slot && !found.dirty) {
+            if lane.store.get(flat).is_some_and(|found| found.slot == slot && !found.dirty) {
                 lane.unmap(flat, cx);
             }
         }
@@ -108,7 +108,7 @@ impl Recovery {
             Some(Some(table)) => table[(slot % slots) as usize] != flat.0 + 1,
         };
         let mut blocks = Vec::new();
-        lane.index.for_each(|flat, found| {
+        lane.store.index().for_each(|flat, found| {
             if gone(flat, found.slot) {
                 blocks.push(flat);
             }
