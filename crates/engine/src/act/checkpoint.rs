@@ -116,7 +116,9 @@ fn write_batch(lane: &mut Lane, cx: &mut Cx<'_>) {
             filled += 1;
             continue;
         }
-        while lane.checkpoint.pending.len() < CHECKPOINT_ENTRIES_MAX && lane.checkpoint.part < lane.store.index().parts() {
+        while lane.checkpoint.pending.len() < CHECKPOINT_ENTRIES_MAX
+            && lane.checkpoint.part < lane.store.index().parts()
+        {
             scan_part(lane, cx);
         }
         let count = lane.checkpoint.pending.len().min(CHECKPOINT_ENTRIES_MAX);

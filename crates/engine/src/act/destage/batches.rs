@@ -78,7 +78,12 @@ struct DirtyBlocks<'a>(&'a Lanes, Range<u64>);
 impl DirtyView for DirtyBlocks<'_> {
     fn next(&self, from: u64) -> Option<u64> {
         let from = Flat(from.max(self.1.start));
-        self.0.iter().filter_map(|lane| lane.store.next_dirty(from)).min().map(|flat| flat.0).filter(|at| *at < self.1.end)
+        self.0
+            .iter()
+            .filter_map(|lane| lane.store.next_dirty(from))
+            .min()
+            .map(|flat| flat.0)
+            .filter(|at| *at < self.1.end)
     }
 }
 
