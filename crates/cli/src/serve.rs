@@ -14,7 +14,7 @@ use clap::Args;
 use flashfront_device::sim::Known;
 use flashfront_engine::{Durability, Mode};
 use flashfront_serve::config::{
-    self, Age, Config, DirtyLimit, FlashBudget, Listener, LogLevel, Size, TlsFiles, Volume, http_address,
+    self, Age, Config, DirtyLimit, Disposable, FlashBudget, Listener, LogLevel, Size, TlsFiles, Volume, http_address,
 };
 use flashfront_serve::daemon::{self, Ended, Hooks, Left, Reload};
 use flashfront_serve::frontend::nbd::Listen;
@@ -38,6 +38,7 @@ Examples:
   flashfront serve --cache C --origin O --nbd tcp:0.0.0.0:10809 --tls-certificates /etc/flashfront/pki
   flashfront serve --cache /dev/nvme0n1p4 --origin /dev/sdb --vhost-user-blk unix:/run/guest-disk.sock
   flashfront serve --print-config > flashfront.toml; flashfront serve --config flashfront.toml
+  flashfront serve --cache /dev/nvme1n1 --origin /dev/sdf --disposable-cache --nbd unix:/run/data.sock
   flashfront serve --without-cache --accept-missing-dirty-data --origin O --nbd unix:/tmp/disk.sock")]
 pub(crate) struct Serve {
     /// The cache device, made by `flashfront format`.
@@ -47,6 +48,18 @@ pub(crate) struct Serve {
     /// matter.
     #[arg(long, value_name = "PATH", conflicts_with = "without_cache")]
     mirror: Option<PathBuf>,
+    /// Make a new cache at each start where the device's content can't be used, as on a local SSD
+    /// that comes back empty; serve without it where the device is missing.
+    ///
+    /// Only in the modes writethrough (taken if none is set) and writearound, in which nothing is
+    /// ever dirty. An empty device, or a cache of ours without dirty data, may be formatted. Name
+    /// the cache device here once more, and whatever else lies on it may be, too.
+    #[arg(
+        long, value_name = "PATH", num_args = 0..=1, require_equals = true,
+        conflicts_with_all = ["mirror", "without_mirror", "without_cache"]
+    )]
+    #[expect(clippy::option_option, reason = "the flag, and the flag with a path")]
+    disposable_cache: Option<Option<PathBuf>>,
     /// Your word that the other cache device will not come back: serve --cache alone.
     ///
     /// What only the other one holds is lost, and from now on it counts as old. Not needed after a
@@ -305,6 +318,7 @@ impl Serve {
         }
         config.accept_changed_origin = self.accept_changed_origin;
         config.mirror = self.mirror.or(config.mirror);
+        config.disposable_cache = self.disposable_cache.map(Disposable::of_flag).or(config.disposable_cache);
         if let Some(timeout) = self.device_timeout {
             config.set_device_timeout(timeout);
         }

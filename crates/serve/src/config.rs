@@ -18,6 +18,7 @@ use crate::address::Listen;
 
 mod changed;
 mod check;
+mod disposable;
 mod error;
 mod timeouts;
 mod units;
@@ -25,7 +26,9 @@ mod units;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use check::name_is_usable;
+pub(crate) use check::{is_for_disposable, name_is_usable};
+pub use disposable::Disposable;
+use disposable::disposable_option;
 pub use error::ConfigError;
 pub use timeouts::{CACHE_TIMEOUT, ORIGIN_TIMEOUT};
 pub use units::{Age, DirtyLimit, FlashBudget, Size, UnitError};
@@ -57,6 +60,10 @@ pub struct Config {
     /// which.
     #[serde(default)]
     pub mirror: Option<PathBuf>,
+    /// Make a cache of whatever `cache` holds, where that can't be used; only for modes in which
+    /// nothing is ever dirty.
+    #[serde(default, deserialize_with = "disposable_option")]
+    pub disposable_cache: Option<Disposable>,
     /// Serve `cache` alone although it is half of a mirrored cache: the operator's word that the
     /// other half will not come back. A flag only.
     #[serde(skip)]
@@ -311,6 +318,7 @@ impl Config {
         Self {
             cache,
             mirror: None,
+            disposable_cache: None,
             without_mirror: false,
             device_timeout: None,
             cache_device_timeout: None,

@@ -4,6 +4,7 @@
 //! Nothing is written before everything that can be refused has been checked, and every socket is
 //! held. A clean stop ends with the stale guard's data in the superblock.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -38,6 +39,7 @@ mod changes;
 mod clean;
 mod compare;
 mod destage;
+mod disposable;
 mod end;
 mod error;
 mod hangs;
@@ -67,7 +69,7 @@ pub use destage::{DestageReport, destage};
 pub use end::Ended;
 use end::Ending;
 use error::failed;
-pub use error::{DevicesError, MemoryError, OriginsError, ServeError};
+pub use error::{DevicesError, DisposableError, MemoryError, OriginsError, ServeError};
 use held::Held;
 pub use hooks::{Hooks, Ready, Wrap};
 use leave::Leaving;
@@ -88,7 +90,11 @@ pub use stop::StopHandle;
 pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     config.check()?;
     let tls = config.tls.as_ref().map(|files| Tls::load(&files.certificates, files.verify_peer)).transpose()?;
-    let opened = opened(config)?;
+    let (config, opened) = match config.disposable_cache {
+        Some(_) => disposable::opened(config, opened)?,
+        None => (Cow::Borrowed(config), opened(config)?),
+    };
+    let config = config.as_ref();
     let options = options(config, &opened)?;
     if config.listeners.iter().any(Listener::is_of_this_machine) {
         pressure::prepare();

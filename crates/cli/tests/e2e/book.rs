@@ -64,6 +64,7 @@ pages! {
     upgrade: "guide/upgrade.md";
     move_devices: "guide/move.md";
     containers: "guide/containers.md";
+    cloud: "guide/cloud.md";
     need: "decide/need.md";
     size: "decide/size.md";
     mode: "decide/mode.md";

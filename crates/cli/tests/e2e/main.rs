@@ -20,6 +20,7 @@ mod control;
 mod crashed_stale;
 mod dashboard;
 mod descriptors;
+mod disposable;
 mod emulate;
 mod errors;
 mod existing_data;

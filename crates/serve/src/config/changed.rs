@@ -13,6 +13,7 @@ impl Config {
         let Self {
             cache,
             mirror,
+            disposable_cache,
             without_mirror: _,
             device_timeout,
             cache_device_timeout,
@@ -51,6 +52,7 @@ impl Config {
         let keys = [
             ("cache", *cache != next.cache),
             ("mirror", *mirror != next.mirror),
+            ("disposable_cache", *disposable_cache != next.disposable_cache),
             ("control", *control != next.control),
             ("state", *state != next.state),
             ("http", *http != next.http),

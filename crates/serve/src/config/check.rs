@@ -3,7 +3,7 @@
 
 use std::net::ToSocketAddrs;
 
-use flashfront_engine::{BLOCK_BYTES, READ_AROUND_BLOCKS_MAX};
+use flashfront_engine::{BLOCK_BYTES, Mode, READ_AROUND_BLOCKS_MAX};
 
 use super::{BUFFER_BYTES_MIN, Config, ConfigError, Listener, THREADS_MAX};
 use crate::address::Listen;
@@ -21,6 +21,7 @@ impl Config {
         if self.listeners.is_empty() {
             return Err(ConfigError::NoListen);
         }
+        self.check_disposable()?;
         self.check_sockets()?;
         self.check_shared()?;
         self.check_threads()?;
@@ -66,6 +67,25 @@ impl Config {
             return Err(ConfigError::BufferSmall { given });
         }
         Ok(())
+    }
+
+    /// Refuses what could leave data only in a cache that may vanish.
+    fn check_disposable(&self) -> Result<(), ConfigError> {
+        let Some(disposable) = &self.disposable_cache else { return Ok(()) };
+        if let Some(named) = disposable.named().filter(|named| *named != self.cache) {
+            return Err(ConfigError::DisposableOther { named: named.to_owned(), cache: self.cache.clone() });
+        }
+        let modes = self.volumes.iter().filter_map(|volume| volume.mode);
+        if let Some(mode) = modes.into_iter().find(|mode| !is_for_disposable(*mode)) {
+            return Err(ConfigError::DisposableMode(mode));
+        }
+        if self.mirror.is_some() {
+            return Err(ConfigError::DisposableMirror);
+        }
+        match self.volumes.len() {
+            0 | 1 => Ok(()),
+            given => Err(ConfigError::DisposableVolumes(given)),
+        }
     }
 
     /// Finds sockets that are named twice: the second one would be refused as another daemon's.
@@ -141,6 +161,11 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Whether nothing ever is dirty in this mode, although the cache is used.
+pub(crate) fn is_for_disposable(mode: Mode) -> bool {
+    matches!(mode, Mode::Writethrough | Mode::Writearound)
 }
 
 /// Whether clients can ask for a volume of this name.

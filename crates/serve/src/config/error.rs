@@ -4,6 +4,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use flashfront_engine::Mode;
+
 use super::{BUFFER_BYTES_MIN, Size, THREADS_MAX};
 use crate::address::Listen;
 
@@ -65,6 +67,30 @@ pub enum ConfigError {
         "--without-cache serves the origin as it is, and nobody can tell from that what is missing. If the cache held dirty data (mode writeback), the origin lacks the newest writes, in no order that a file system expects: files may be old, torn or gone, and what is written now can't be put together with the dirty data later. If the cache can come back, bring it back. If you know that nothing was dirty, or would rather lose it, say --accept-missing-dirty-data"
     )]
     MissingDirtyData,
+    /// A disposable cache whose mode could leave dirty data in it.
+    #[error(
+        "mode {0} is not for a disposable cache: what only that cache holds is gone with it. Take writethrough or writearound, or leave --disposable-cache out"
+    )]
+    DisposableMode(Mode),
+    /// A disposable cache has no mirror.
+    #[error(
+        "a disposable cache has no mirror, because nothing in it is ever dirty; leave --mirror or --disposable-cache out"
+    )]
+    DisposableMirror,
+    /// Another device than the cache is called disposable.
+    #[error(
+        "--disposable-cache names {named}, and the cache device is {cache}; name the cache device the same way both times, or leave the name out",
+        named = named.display(), cache = cache.display()
+    )]
+    DisposableOther {
+        /// The device that was called disposable.
+        named: PathBuf,
+        /// The cache device.
+        cache: PathBuf,
+    },
+    /// `format` makes caches for one origin.
+    #[error("a disposable cache is made for one volume, and {0} are given; serve each with a cache of its own")]
+    DisposableVolumes(usize),
     /// A name no client could ask for.
     #[error("the volume name `{0}` can't be used; take 1 to 255 letters, digits, `.`, `_` or `-`")]
     BadName(String),

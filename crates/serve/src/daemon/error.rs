@@ -5,6 +5,7 @@
 //! [`ServeError::Doubtful`] can come later.
 
 mod devices;
+mod disposable;
 mod memory;
 mod origins;
 
@@ -16,6 +17,7 @@ use flashfront_engine::format::SuperblockError;
 use flashfront_engine::{BLOCK_BYTES, OpenError};
 
 pub use devices::DevicesError;
+pub use disposable::DisposableError;
 pub use memory::MemoryError;
 pub use origins::OriginsError;
 
@@ -158,6 +160,9 @@ pub enum ServeError {
     /// The devices belong to different caches, or are not apart from each other.
     #[error(transparent)]
     Devices(#[from] DevicesError),
+    /// No cache can be made of what lies on a disposable cache device.
+    #[error(transparent)]
+    Disposable(#[from] DisposableError),
     /// The origins are not what the cache was made for, or not as it left them.
     #[error(transparent)]
     Origins(#[from] OriginsError),

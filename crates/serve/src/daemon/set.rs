@@ -5,7 +5,7 @@
 use flashfront_engine::{BLOCK_BYTES, Control, Input, Mode};
 
 use super::limit;
-use crate::config::{Config, DirtyLimit, Size};
+use crate::config::{Config, ConfigError, DirtyLimit, Size, is_for_disposable};
 use crate::control::Response;
 use crate::pump::Pump;
 
@@ -29,6 +29,9 @@ pub(super) fn set(config: &Config, pump: &mut Pump, sequential_bypass: &mut Size
         return Response::Error { message };
     }
     // Everything is checked before anything is changed.
+    if let Some(mode) = mode.filter(|mode| config.disposable_cache.is_some() && !is_for_disposable(*mode)) {
+        return Response::Error { message: ConfigError::DisposableMode(mode).to_string() };
+    }
     let limit = dirty_limit.map(|asked| limit::blocks(asked, pump.engine().superblock()));
     let limit = match limit.transpose() {
         Ok(limit) => limit,
