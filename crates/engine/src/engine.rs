@@ -53,7 +53,7 @@ use crate::facts::Facts;
 use crate::format::Superblock;
 use crate::lane::{Lane, Lanes, OwnLanes};
 use crate::organ::budget::Budget;
-use crate::organ::bypass::Streams;
+use crate::organ::bypass::Sequences;
 use crate::organ::flush::OriginFlush;
 use crate::organ::index::Flat;
 use crate::organ::members::{FailureRecord, Members};
@@ -119,7 +119,7 @@ impl Engine {
         let coordinator = Coordinator {
             requests: Slab::new(),
             router,
-            streams: facts.origins.iter().map(|_| Streams::new()).collect(),
+            sequences: facts.origins.iter().map(|_| Sequences::new()).collect(),
             throttle: Throttle::new(facts.origins.len()),
             zeroes: Zeroes::new(facts.origins.len()),
             ranges: ranges(facts.origins.len()),
@@ -151,17 +151,12 @@ impl Engine {
     /// them. What is to be done for them all is then looked for once: a third of the cost of a
     /// write (`cargo x bench engine`).
     pub fn take(&mut self, now: Time, input: Input, mem: &mut dyn Memory, out: &mut Effects) {
-        let mut turn = Turn { now, mem, out, facts: &mut self.facts, delta: &mut self.delta };
+        self.coordinator.now = now;
+        if !self.coordinator.begun {
+            self.begin(now, mem, out);
+        }
         let (coordinator, lanes) = (&mut self.coordinator, &mut self.lanes[..]);
-        coordinator.now = now;
-        if !core::mem::replace(&mut coordinator.begun, true) {
-            let cx = &mut turn.cx();
-            lanes.iter_mut().for_each(|lane| begin_recovery(lane, cx));
-        }
-        if let Input::Control(control) = &input {
-            coordinator.learn(control, &mut turn);
-        }
-        let mut cx = turn.cx();
+        let mut cx = Cx { now, mem, out, facts: &self.facts, delta: &mut self.delta };
         match input {
             Input::Request(request) => accept(coordinator, request, lanes, &mut cx),
             Input::IoDone { token, result } => {
@@ -172,9 +167,20 @@ impl Engine {
                     coordinator.hand_on(lane, io, result, lanes, &mut cx);
                 }
             }
-            Input::Control(control) => coordinator.control(control, lanes, &mut cx),
+            Input::Control(control) => {
+                let mut turn = Turn { now, mem, out, facts: &mut self.facts, delta: &mut self.delta };
+                coordinator.learn(&control, &mut turn);
+                coordinator.control(control, lanes, &mut turn.cx());
+            }
             Input::Timer => {}
         }
+    }
+
+    /// Begins to open the lanes.
+    fn begin(&mut self, now: Time, mem: &mut dyn Memory, out: &mut Effects) {
+        self.coordinator.begun = true;
+        let mut cx = Cx { now, mem, out, facts: &self.facts, delta: &mut self.delta };
+        self.lanes.iter_mut().for_each(|lane| begin_recovery(lane, &mut cx));
     }
 
     /// Lets everything move that can after what was taken, or because the time of

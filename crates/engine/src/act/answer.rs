@@ -11,11 +11,17 @@ pub(crate) fn refuse(request: &Request, error: RequestError, cx: &mut Cx<'_>) {
     cx.out.0.push(Effect::Reply { id: request.id, result: Err(error), answered });
 }
 
-/// A part of a request is done; the last one is answered.
+/// A part of a request is done; with the last one the request is answered.
 pub(crate) fn part_done(coordinator: &mut Coordinator, at: usize, error: Option<RequestError>, cx: &mut Cx<'_>) {
-    if !coordinator.requests[at].release(error) {
-        return;
+    if coordinator.requests[at].release(error) {
+        answer(coordinator, at, cx);
     }
+}
+
+/// All parts of a request are done.
+// By itself: most calls of `part_done` end there, and need none of what this needs.
+#[inline(never)]
+fn answer(coordinator: &mut Coordinator, at: usize, cx: &mut Cx<'_>) {
     let active = coordinator.requests.remove(at);
     let result = active.result(cx.delta.origins[active.origin].flush.failures());
     if let Some(used) = active.zeroes {
