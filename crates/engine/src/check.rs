@@ -7,7 +7,7 @@ use alloc::vec;
 use crate::delta::Delta;
 use crate::facts::Facts;
 use crate::lane::Lanes;
-use crate::organ::segment::State;
+use crate::organ::segment::SegmentState;
 
 /// Panics when an invariant is broken.
 pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
@@ -36,14 +36,18 @@ pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
         for (id, segment) in lane.log.segments().iter().enumerate() {
             assert_eq!(segment.live, live_of[id], "lane {} segment {id}: live blocks", lane.id);
             assert_eq!(segment.dirty, dirty_in[id], "lane {} segment {id}: dirty blocks", lane.id);
-            if segment.state == State::Freeing {
+            if segment.state == SegmentState::Freeing {
                 assert_eq!(segment.dirty, 0, "lane {} segment {id} is given up but holds dirty blocks", lane.id);
             }
             let waits = lane.log.is_unproven(id as u32);
-            let may_wait = matches!(segment.state, State::Open | State::Unproven);
+            let may_wait = matches!(segment.state, SegmentState::Open | SegmentState::Unproven);
             assert!(!waits || may_wait, "lane {} segment {id} may be reclaimed but is not proven", lane.id);
-            assert!(waits || segment.state != State::Unproven, "lane {} segment {id} waits for nothing", lane.id);
-            if segment.state == State::Free {
+            assert!(
+                waits || segment.state != SegmentState::Unproven,
+                "lane {} segment {id} waits for nothing",
+                lane.id
+            );
+            if segment.state == SegmentState::Free {
                 assert_eq!(segment.live, 0, "lane {} segment {id} is free but holds blocks", lane.id);
                 assert_eq!(segment.pins, 0, "lane {} segment {id} is free but being read", lane.id);
             }

@@ -11,7 +11,7 @@ use crate::act::throttle::Throttle;
 use crate::fact::memory::{Buf, LaneJob};
 use crate::fact::types::Time;
 use crate::organ::active::{Active, Range};
-use crate::organ::bypass::Streams;
+use crate::organ::bypass::Sequences;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::piece::PieceKind;
 use crate::organ::places::Places;
@@ -63,7 +63,7 @@ pub(crate) struct Coordinator {
     pub(crate) requests: Slab<Active>,
     pub(crate) router: Router,
     /// The recent streams of each origin.
-    pub(crate) streams: Vec<Streams>,
+    pub(crate) sequences: Vec<Sequences>,
     pub(crate) throttle: Throttle,
     pub(crate) zeroes: Zeroes,
     pub(crate) ranges: Ranges,

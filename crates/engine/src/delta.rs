@@ -19,7 +19,7 @@ use crate::organ::budget::Budget;
 use crate::organ::cache_reads::CacheReads;
 use crate::organ::congestion::{CacheGauge, Taken};
 use crate::organ::measured::Measured;
-use crate::organ::members::{Members, State};
+use crate::organ::members::{Members, MembersState};
 use crate::organ::origin::OriginDelta;
 use crate::organ::sum::Sum;
 use crate::organ::up::Up;
@@ -205,7 +205,7 @@ impl Delta {
     /// Whether lanes may work apart: where members of a mirror or failures are concerned, what one
     /// does matters to the others at once.
     pub(crate) fn can_be_apart(&self) -> bool {
-        self.members.state == State::Single && !self.members.cache_failed && self.lost() == 0
+        self.members.state == MembersState::Single && !self.members.cache_failed && self.lost() == 0
     }
 
     /// Room for what a lane puts down beside the other lanes.
@@ -228,7 +228,7 @@ impl Delta {
 
     /// Takes over what a lane has put down.
     pub(crate) fn take_over(&mut self, of: &mut Self, now: Time) {
-        let apart = !of.members.cache_failed && of.members.state == State::Single;
+        let apart = !of.members.cache_failed && of.members.state == MembersState::Single;
         debug_assert!(apart, "a failure is nobody's own affair");
         self.counters.add(&of.counters);
         self.up.append(&mut of.up);

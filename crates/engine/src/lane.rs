@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use slab::Slab;
 
 use crate::act::checkpoint::state::Checkpoint;
-use crate::act::commit::log::{Log, Note, Place};
+use crate::act::commit::log::{Bytes, Log, Note};
 use crate::act::destage::state::Run;
 use crate::act::detour::state::Detours;
 use crate::act::reclaim::state::Reclaim;
@@ -189,16 +189,18 @@ impl Lane {
     }
 
     /// Where a slot's bytes are right now.
-    pub(crate) fn place(&mut self, slot: u32) -> Place {
-        match self.log.place(slot) {
-            Place::Device => self.ram_front.get(slot).map_or(Place::Device, |(buf, offset)| Place::Ram(buf, offset)),
+    pub(crate) fn bytes_of(&mut self, slot: u32) -> Bytes {
+        match self.log.bytes_of(slot) {
+            Bytes::OnDevice => {
+                self.ram_front.get(slot).map_or(Bytes::OnDevice, |(buf, offset)| Bytes::Ram(buf, offset))
+            }
             ram => ram,
         }
     }
 
     /// Whether a slot's bytes are on the cache device only.
     pub(crate) fn on_device(&self, slot: u32) -> bool {
-        self.log.place(slot) == Place::Device && !self.ram_front.holds(slot)
+        self.log.bytes_of(slot) == Bytes::OnDevice && !self.ram_front.holds(slot)
     }
 
     /// Puts a block into the index at a new slot, with all that hangs on it.

@@ -35,7 +35,7 @@ pub(crate) const BATCH_BLOCKS: u32 = 64;
 
 pub(crate) mod state;
 
-use state::{Checkpoint, Phase};
+use state::{Checkpoint, CheckpointPhase};
 
 /// Begins a checkpoint if one is wanted or the log since the last one is long.
 pub(crate) fn checkpoint_step(lane: &mut Lane, cx: &mut Cx<'_>) {
@@ -66,7 +66,7 @@ pub(crate) fn begin_first_checkpoint(lane: &mut Lane, found: Option<(CheckpointH
         void_next_head(lane, cx);
         return;
     };
-    lane.checkpoint.phase = Phase::Found { to };
+    lane.checkpoint.phase = CheckpointPhase::Found { to };
     let block = blocks_span(buf, 0, 1);
     header.encode_into(cx.mem.bytes_mut(block));
     let io = lane.ios.insert(LaneIo::Checkpoint);
@@ -76,7 +76,7 @@ pub(crate) fn begin_first_checkpoint(lane: &mut Lane, found: Option<(CheckpointH
 /// Makes the head of the next area count no more.
 fn void_next_head(lane: &mut Lane, cx: &mut Cx<'_>) {
     let Some(buf) = lane.checkpoint.buf else { return };
-    lane.checkpoint.phase = Phase::Void;
+    lane.checkpoint.phase = CheckpointPhase::Void;
     cx.mem.zero(blocks_span(buf, 0, 1));
     write_first_block(lane, buf, lane.checkpoint.generation + 1, cx);
 }
@@ -88,7 +88,7 @@ pub(crate) fn begin_checkpoint(lane: &mut Lane, cx: &mut Cx<'_>) {
         wanted: false,
         covers: lane.checkpoint.covers,
         generation: lane.checkpoint.generation + 1,
-        phase: Phase::Body,
+        phase: CheckpointPhase::Body,
         seq: lane.log.next_seq,
         heads: lane.log.heads(),
         next_segments: lane.log.next_segments(),
@@ -178,14 +178,14 @@ fn write_first_block(lane: &mut Lane, buf: Buf, generation: u64, cx: &mut Cx<'_>
 }
 
 fn body_written(lane: &mut Lane, cx: &mut Cx<'_>) {
-    lane.checkpoint.phase = Phase::LogDurable;
+    lane.checkpoint.phase = CheckpointPhase::LogDurable;
     seal(lane, Stream::Writes, cx);
     lane.checkpoint.needs = lane.log.last_sealed();
 }
 
 fn write_head(lane: &mut Lane, cx: &mut Cx<'_>) {
     let Some(buf) = lane.checkpoint.buf else { return };
-    lane.checkpoint.phase = Phase::Head;
+    lane.checkpoint.phase = CheckpointPhase::Head;
     let header = CheckpointHeader {
         cache_tag: cx.facts.cache_tag,
         epoch: lane.log.epoch,
@@ -203,7 +203,7 @@ fn write_head(lane: &mut Lane, cx: &mut Cx<'_>) {
 
 /// A write of the checkpoint is over: the next step of it.
 pub(crate) fn checkpoint_io_done(lane: &mut Lane, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-    if let (Phase::Found { to }, Err(error)) = (lane.checkpoint.phase, result) {
+    if let (CheckpointPhase::Found { to }, Err(error)) = (lane.checkpoint.phase, result) {
         let offset = area_offset(lane, lane.checkpoint.generation, cx);
         cx.event(Event::DeviceFailed { device: device(to), op: Op::Write, offset, error });
         cx.fail_member(device(to));
@@ -223,11 +223,15 @@ pub(crate) fn checkpoint_io_done(lane: &mut Lane, result: Result<(), DeviceError
         return;
     }
     match lane.checkpoint.phase {
-        Phase::Body => write_batch(lane, cx),
-        Phase::Found { .. } => lane.checkpoint.phase = Phase::FoundDurable,
-        Phase::Void => lane.checkpoint.phase = Phase::VoidDurable,
-        Phase::Head => lane.checkpoint.phase = Phase::HeadDurable,
-        Phase::Resting | Phase::FoundDurable | Phase::VoidDurable | Phase::LogDurable | Phase::HeadDurable => {}
+        CheckpointPhase::Body => write_batch(lane, cx),
+        CheckpointPhase::Found { .. } => lane.checkpoint.phase = CheckpointPhase::FoundDurable,
+        CheckpointPhase::Void => lane.checkpoint.phase = CheckpointPhase::VoidDurable,
+        CheckpointPhase::Head => lane.checkpoint.phase = CheckpointPhase::HeadDurable,
+        CheckpointPhase::Resting
+        | CheckpointPhase::FoundDurable
+        | CheckpointPhase::VoidDurable
+        | CheckpointPhase::LogDurable
+        | CheckpointPhase::HeadDurable => {}
     }
 }
 
@@ -239,12 +243,12 @@ pub(crate) fn checkpoint_flushed(lane: &mut Lane, result: Result<(), DeviceError
         return;
     }
     match lane.checkpoint.phase {
-        Phase::FoundDurable => void_next_head(lane, cx),
-        Phase::VoidDurable => {
+        CheckpointPhase::FoundDurable => void_next_head(lane, cx),
+        CheckpointPhase::VoidDurable => {
             end_checkpoint(lane, cx);
             begin_checkpoint(lane, cx);
         }
-        Phase::LogDurable => write_head(lane, cx),
+        CheckpointPhase::LogDurable => write_head(lane, cx),
         _ => {
             lane.log.mark_checkpoint();
             lane.checkpoint.covers = lane.checkpoint.seq;
@@ -259,13 +263,16 @@ pub(crate) fn checkpoint_flushed(lane: &mut Lane, result: Result<(), DeviceError
 /// next has another generation, but the same area: the other still holds the last whole
 /// checkpoint.
 fn abandon_checkpoint(lane: &mut Lane, cx: &mut Cx<'_>) {
-    let begun = !matches!(lane.checkpoint.phase, Phase::FoundDurable | Phase::Void | Phase::VoidDurable);
+    let begun = !matches!(
+        lane.checkpoint.phase,
+        CheckpointPhase::FoundDurable | CheckpointPhase::Void | CheckpointPhase::VoidDurable
+    );
     lane.checkpoint.generation += u64::from(begun);
     end_checkpoint(lane, cx);
 }
 
 fn end_checkpoint(lane: &mut Lane, cx: &mut Cx<'_>) {
-    lane.checkpoint.phase = Phase::Resting;
+    lane.checkpoint.phase = CheckpointPhase::Resting;
     if let Some(buf) = lane.checkpoint.buf.take() {
         cx.free(buf, BATCH_BLOCKS);
     }

@@ -30,7 +30,7 @@ use crate::format::{COMMIT_ENTRIES_MAX, Stream};
 use crate::lane::Lane;
 use crate::organ::index::{Flat, Found};
 use crate::organ::members;
-use crate::organ::segment::State;
+use crate::organ::segment::SegmentState;
 use crate::policy::HITS_MAX;
 use log::{CLEANED_WAITING_MAX, For, Open};
 
@@ -120,7 +120,7 @@ pub(crate) fn open(lane: &mut Lane, stream: Stream, what_for: For, cx: &mut Cx<'
         if let Some(full) = full {
             let waits = log.is_unproven(full);
             let segment = &mut log.segments[full as usize];
-            segment.state = if waits { State::Unproven } else { State::Closed };
+            segment.state = if waits { SegmentState::Unproven } else { SegmentState::Closed };
             lane.policy.sealed(SegmentId(full), segment.zone);
             lane.reclaim.sparse.filled(full, segment.live, log.segment_slots);
             log.filled += 1;
@@ -132,7 +132,7 @@ pub(crate) fn open(lane: &mut Lane, stream: Stream, what_for: For, cx: &mut Cx<'
         // A segment that was begun with one device stays so: a mirror that comes later lacks
         // what was clean by then.
         log.segments[segment as usize].mirrored =
-            stream == Stream::Writes && cx.delta.members.state != members::State::Single;
+            stream == Stream::Writes && cx.delta.members.state != members::MembersState::Single;
     }
     let crowded = stream == Stream::Writes && log.cleaned.len() >= CLEANED_WAITING_MAX;
     let blocks_max = if crowded { COMMIT_ENTRIES_MAX / 2 } else { COMMIT_ENTRIES_MAX };

@@ -68,7 +68,7 @@ fn is_absorbed(coordinator: &Coordinator, range: Range, fua: bool, lanes: &Lanes
         return false;
     }
     let cutoff = cx.facts.options.sequential_bypass_bytes;
-    let sequential = cutoff > 0 && coordinator.streams[range.origin].length_with(range.lba, range.sectors) > cutoff;
+    let sequential = cutoff > 0 && coordinator.sequences[range.origin].length_with(range.lba, range.sectors) > cutoff;
     let congested = || !fua && !always_durable(range, cx) && writes_congested(coordinator, range, lanes, cx);
     if (sequential || congested()) && none_cached(coordinator, range, lanes, cx) {
         return false;

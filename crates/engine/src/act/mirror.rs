@@ -2,7 +2,7 @@
 //! The cache on two devices: writes and flushes go to both, and count when both have them.
 //!
 //! The lead holds everything; the other member lacks the data of clean blocks. When one fails, that
-//! is recorded on the other before any write or flush made since counts ([`State::Leaving`]): else
+//! is recorded on the other before any write or flush made since counts ([`MembersState::Leaving`]): else
 //! a power cut could bring the failed one back as if it were complete. Then the cache goes on, on
 //! the other alone. [`crate::act::sync`] brings a new member in. Without a mirror nothing here is
 //! in the way: one state to look at.
@@ -14,7 +14,7 @@ use crate::fact::io::{DeviceError, DeviceId, Op};
 use crate::fact::memory::Span;
 use crate::fact::types::BLOCK_BYTES;
 use crate::format::Mirror;
-use crate::organ::members::{Pair, State, device, member};
+use crate::organ::members::{MembersState, Pair, device, member};
 
 /// The lane number of I/Os that go to both members.
 pub(crate) const MIRRORED: usize = 0xfffe;
@@ -45,11 +45,11 @@ impl Cx<'_> {
     fn both(&mut self, lane: usize, io: usize, op: Op, offset: u64, span: impl Fn(bool) -> Option<Span>) {
         let members = &mut self.delta.members;
         let (lead, state) = (members.lead, members.state);
-        if state == State::Single {
+        if state == MembersState::Single {
             self.io(lane, io, device(lead), op, offset, span(true));
             return;
         }
-        let targets = [0, 1].map(|member| state != State::Leaving { out: member });
+        let targets = [0, 1].map(|member| state != MembersState::Leaving { out: member });
         let pending = targets.iter().map(|to| u32::from(*to)).sum();
         let pair = members.pairs.insert(Pair { lane, io, op, offset, pending, failed: [None, None] });
         // On the way to one member the data of clean blocks has nowhere else to go.
@@ -78,9 +78,9 @@ impl Cx<'_> {
         let Pair { lane, io, failed, .. } = members.pairs.remove(pair);
         // Of two that failed neither counts, nor does what one of them may have done: nobody could
         // tell later which to believe.
-        let broken = (members.state == State::Broken).then_some(DeviceError::Gone);
+        let broken = (members.state == MembersState::Broken).then_some(DeviceError::Gone);
         let error = (0..2).filter(|it| members.counts(*it)).find_map(|it| failed[usize::from(it)]).or(broken);
-        let held = matches!(members.state, State::Leaving { .. });
+        let held = matches!(members.state, MembersState::Leaving { .. });
         match error {
             None if held && !self.facts.planted(Canary::MirrorUnrecorded) => {
                 self.delta.members.held.push((lane, io));
@@ -96,25 +96,25 @@ impl Cx<'_> {
         let out = member(failed);
         match members.state {
             // It is out already: this is what was still on its way to it.
-            State::Leaving { out: known } if known == out => {}
-            State::Single if out != members.lead => {}
-            State::Leaving { .. } => {
-                members.state = State::Broken;
+            MembersState::Leaving { out: known } if known == out => {}
+            MembersState::Single if out != members.lead => {}
+            MembersState::Leaving { .. } => {
+                members.state = MembersState::Broken;
                 members.to_record = false;
                 let held = core::mem::take(&mut members.held);
                 members.ended.extend(held.into_iter().map(|(lane, io)| (lane, io, Err(DeviceError::Gone))));
                 self.fail_cache();
             }
-            State::Whole => self.leave_out(out),
-            State::Syncing | State::Pairing if out != members.lead => self.leave_out(out),
-            State::Single | State::Syncing | State::Pairing | State::Broken => {
-                if members.state == State::Pairing {
+            MembersState::Whole => self.leave_out(out),
+            MembersState::Syncing | MembersState::Pairing if out != members.lead => self.leave_out(out),
+            MembersState::Single | MembersState::Syncing | MembersState::Pairing | MembersState::Broken => {
+                if members.state == MembersState::Pairing {
                     // The new member was to count, and doesn't (test:
                     // `a_lead_that_fails_beside_a_new_mirror_is_known_as_failed`).
                     members.change_pairing().mirror = Mirror::Alone;
                 }
-                if members.state != State::Broken {
-                    (members.state, members.to_record) = (State::Single, false);
+                if members.state != MembersState::Broken {
+                    (members.state, members.to_record) = (MembersState::Single, false);
                 }
                 self.fail_cache();
             }
@@ -125,8 +125,8 @@ impl Cx<'_> {
     fn leave_out(&mut self, out: u8) {
         let members = &mut self.delta.members;
         // A member that was only being filled is in no superblock yet.
-        let filling = members.state == State::Syncing;
-        members.state = if filling { State::Single } else { State::Leaving { out } };
+        let filling = members.state == MembersState::Syncing;
+        members.state = if filling { MembersState::Single } else { MembersState::Leaving { out } };
         members.to_record = !filling;
         let lead = members.lead;
         let pairing = members.change_pairing();
@@ -137,25 +137,25 @@ impl Cx<'_> {
     }
 
     /// What the superblocks say now is durable, and `begun` was the state when it was put down.
-    pub(crate) fn recorded(&mut self, begun: State) {
+    pub(crate) fn recorded(&mut self, begun: MembersState) {
         let members = &mut self.delta.members;
         if members.state != begun {
             return;
         }
         match begun {
-            State::Leaving { out } => {
+            MembersState::Leaving { out } => {
                 members.lead_changed |= members.lead == out;
-                (members.state, members.lead) = (State::Single, 1 - out);
+                (members.state, members.lead) = (MembersState::Single, 1 - out);
                 let held = core::mem::take(&mut members.held);
                 members.ended.extend(held.into_iter().map(|(lane, io)| (lane, io, Ok(()))));
                 self.event(Event::MemberLeft { device: device(out) });
             }
-            State::Pairing => {
-                members.state = State::Whole;
+            MembersState::Pairing => {
+                members.state = MembersState::Whole;
                 let lacking = members.lacking;
                 self.event(Event::MirrorWhole { lacking });
             }
-            State::Single | State::Whole | State::Syncing | State::Broken => {}
+            MembersState::Single | MembersState::Whole | MembersState::Syncing | MembersState::Broken => {}
         }
     }
 }

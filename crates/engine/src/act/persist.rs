@@ -14,7 +14,7 @@ use crate::fact::memory::Buf;
 use crate::fact::types::{Mode, OriginId};
 use crate::format::{Pairing, Superblock};
 use crate::organ::members::FailureRecord;
-use crate::organ::members::{State, device};
+use crate::organ::members::{MembersState, device};
 
 /// Numbers of the coordinator's I/O for the superblock.
 pub(crate) const PERSIST_WRITE: usize = 1 << 20;
@@ -31,7 +31,7 @@ enum Mark {
     Over,
 }
 
-/// State of the superblock's writing.
+/// MembersState of the superblock's writing.
 pub(crate) struct Persist {
     buf: Option<Buf>,
     /// Copies still to write, the next one last: of which member, with which number of update, at
@@ -40,7 +40,7 @@ pub(crate) struct Persist {
     /// Whose copy is being written.
     writing: u8,
     /// What the members were when the writing under way began.
-    begun: State,
+    begun: MembersState,
     wanted: bool,
     mark: Mark,
     /// Mode changes to tell of when the write under way, and when the next one, is done.
@@ -54,7 +54,7 @@ impl Default for Persist {
             buf: None,
             copies: Vec::new(),
             writing: 0,
-            begun: State::Single,
+            begun: MembersState::Single,
             wanted: false,
             mark: Mark::None,
             telling: Vec::new(),
@@ -111,7 +111,7 @@ impl Persist {
         turn.change().superblock.update += 1;
         let update = turn.facts.superblock.update;
         self.begun = turn.delta.members.state;
-        if self.begun == State::Pairing {
+        if self.begun == MembersState::Pairing {
             turn.delta.members.change_pairing().paired = update;
             turn.change().superblock.pairing.paired = update;
         }

@@ -8,7 +8,7 @@
 use smallvec::smallvec;
 
 use crate::act::commit::append_promoted;
-use crate::act::commit::log::Place;
+use crate::act::commit::log::Bytes;
 use crate::act::damage::{Damage, damaged, found_again, holder, try_other};
 use crate::act::detour::{detour, read_detour};
 use crate::act::expect::{expect_copies, expect_missed};
@@ -48,7 +48,7 @@ pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
                 cx.delta.counters.ram_hits += 1;
                 cx.mem.copy(copy, buf, (buf_block + block) * BLOCK_BYTES as u32);
                 if first && !lane.pieces[at].bypass {
-                    settle(lane, flat, copy, cx);
+                    ask_about_neighbour(lane, flat, copy, cx);
                 }
                 block += 1;
                 continue;
@@ -74,7 +74,7 @@ pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
             continue;
         }
         cx.delta.counters.read_hits += 1;
-        if let Place::Ram(buffer, offset) = lane.place(found.slot) {
+        if let Bytes::Ram(buffer, offset) = lane.bytes_of(found.slot) {
             cx.delta.counters.ram_hits += 1;
             if block + 1 < blocks && !lane.ram_front.is_none() {
                 let after = (block + 2 < blocks).then_some(Flat(flat.0 + 2));
@@ -233,15 +233,15 @@ fn promote(lane: &mut Lane, at: usize, block: u32, cx: &mut Cx<'_>) {
     }
     match lane.window.read(flat, &mut *lane.policy) {
         None => offer(lane, flat, span, cx),
-        Some((_, true)) => settle(lane, flat, span, cx),
+        Some((_, true)) => ask_about_neighbour(lane, flat, span, cx),
         Some((_, false)) => {}
     }
 }
 
 /// Asks the policy about a neighbour in the window, whose first reader has come.
-fn settle(lane: &mut Lane, flat: Flat, span: Span, cx: &mut Cx<'_>) {
+fn ask_about_neighbour(lane: &mut Lane, flat: Flat, span: Span, cx: &mut Cx<'_>) {
     if let Err(seen) = admit(lane, flat, span, cx) {
-        lane.window.settle(flat, seen);
+        lane.window.stays(flat, seen);
     }
 }
 

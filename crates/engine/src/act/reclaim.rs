@@ -18,7 +18,7 @@ use crate::act::commit::unproven::hurry_proof;
 use crate::act::commit::{open, put};
 use crate::act::damage::damaged;
 use crate::act::destage::run::let_go_of;
-use crate::act::reclaim::choose::{checkpoint_helps, choose_victim, compact};
+use crate::act::reclaim::choose::{Choice, Way, choose, choose_to_compact, look};
 use crate::act::reclaim::held::{
     is_parked_to_clean, is_to_hold, left_to_cleaning, let_go_of_held, resume_held, waits_to_clean,
 };
@@ -28,11 +28,12 @@ use crate::fact::canary::Canary;
 use crate::fact::event::Event;
 use crate::fact::io::{DeviceError, Op};
 use crate::fact::memory::{Buf, Span};
+use crate::fact::types::Time;
 use crate::format::{CommitHeader, Entry, Stream};
 use crate::lane::Lane;
 use crate::organ::flying::{LaneIo, Survivor};
 use crate::organ::index::{Flat, Found};
-use crate::organ::segment::{Segment, State};
+use crate::organ::segment::{Segment, SegmentState};
 use crate::organ::trouble::Finding;
 use crate::organ::waiter::{Wait, Waiter};
 use crate::policy::HITS_MAX;
@@ -87,19 +88,17 @@ fn begin_victims(lane: &mut Lane, cx: &mut Cx<'_>) {
     let mut wanted = watermark.saturating_sub(lane.log.free_segments() + coming);
     while wanted > 0 {
         let has_place = victims < VICTIMS_MAX;
-        let chosen = if has_place { choose_victim(lane, cx) } else { compact(lane, cx).map(|id| (id, false)) };
-        let Some((id, cleaned)) = chosen else {
-            if !has_place && cx.facts.away && lane.reclaim.compacting.is_none() {
-                if checkpoint_helps(lane, lane.log.segment_slots() / COMPACTED_PART) {
-                    lane.checkpoint.want();
-                }
-            } else if has_place && lane.log.has_full_unproven() {
+        let (view, mut queues) = look(lane, cx);
+        let choice = if has_place { choose(&view, &mut queues) } else { choose_to_compact(&view, &mut queues) };
+        note_choice(lane, &choice, cx.now);
+        let Some((id, way)) = choice.taken else {
+            if has_place && lane.log.has_full_unproven() {
                 hurry_proof(lane, cx);
             }
             return;
         };
-        lane.log.set_state(id, State::Victim);
-        lane.reclaim.victims.insert(id, Victim { cleaned, ..Victim::default() });
+        lane.log.set_state(id, SegmentState::Victim);
+        lane.reclaim.victims.insert(id, Victim { cleaned: way == Way::Clean, ..Victim::default() });
         if lane.log.segment(id).live > 0 {
             read_header(lane, id, id * lane.log.segment_slots(), cx);
         } else {
@@ -109,6 +108,26 @@ fn begin_victims(lane: &mut Lane, cx: &mut Cx<'_>) {
         victims += 1;
     }
     lane.reclaim.waits_since = None;
+}
+
+/// Does what a choice says, but for the segment that it takes.
+fn note_choice(lane: &mut Lane, choice: &Choice, now: Time) {
+    let reclaim = &mut lane.reclaim;
+    if let Some(waits) = choice.waits {
+        reclaim.waits = waits;
+        reclaim.waits_since.get_or_insert(now);
+    }
+    if let Some(passed_over) = choice.passed_over {
+        reclaim.behind = passed_over.then_some(now);
+    }
+    match choice.taken {
+        Some((_, Way::Clean)) => reclaim.waits_since = None,
+        Some((id, Way::Compact)) => reclaim.compacting = Some(id),
+        Some((_, Way::Evict)) | None => {}
+    }
+    if choice.checkpoint {
+        lane.checkpoint.want();
+    }
 }
 
 /// Whether a dirty block can't be read where it should be: then none is moved.
@@ -431,7 +450,7 @@ fn move_dirty(lane: &mut Lane, survivor: Survivor, found: Found, from: Span, cx:
 fn give_up(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
     let Some(victim) = lane.reclaim.victims.remove(&segment) else { return };
     lane.reclaim.compacting = lane.reclaim.compacting.filter(|id| *id != segment);
-    lane.log.set_state(segment, State::Freeing);
+    lane.log.set_state(segment, SegmentState::Freeing);
     lane.reclaim.freeing.insert(segment, victim.blocks);
     lane.log.note(Note::Entry(Entry::Freed { segment }));
     // After a failure of the cache device nothing becomes free any more.

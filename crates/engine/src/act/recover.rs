@@ -28,12 +28,12 @@ use crate::fact::types::SegmentId;
 use crate::format::{CheckpointHeader, CommitHeader, Entry, NO_SLOT, STREAMS, UnprovenBlocks};
 use crate::lane::Lane;
 use crate::organ::flying::LaneIo;
-use crate::organ::members::{State, device};
+use crate::organ::members::{MembersState, device};
 use crate::organ::sparse::Sparse;
 use crate::organ::up::Up;
 use crate::policy::Zone;
 
-use state::{Ahead, Freed, Phase, Recovery, Window};
+use state::{Ahead, Freed, Recovery, RecoveryPhase, Slots};
 
 /// A commit at its largest: header and data.
 const COMMIT_BLOCKS_MAX: u32 = 253;
@@ -47,7 +47,7 @@ pub(crate) fn begin_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
     let buf = cx.alloc(COMMIT_BLOCKS_MAX);
     lane.recovery = Some(
         Recovery {
-            phase: Phase::Area(0),
+            phase: RecoveryPhase::Area(0),
             buf,
             found: [None; 2],
             head_lost: false,
@@ -60,7 +60,7 @@ pub(crate) fn begin_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
             entries_read: 0,
             heads: [NO_SLOT; STREAMS],
             candidates: Default::default(),
-            window: Window::default(),
+            slots: Slots::default(),
             data_blocks: [u32::MAX; STREAMS],
             next_segments: [NO_SLOT; STREAMS],
             ahead: Ahead::default(),
@@ -87,7 +87,7 @@ fn recover_io(lane: &mut Lane, offset: u64, blocks: u32, cx: &mut Cx<'_>) {
     let Some(recovery) = &mut lane.recovery else { return };
     recovery.reading = offset;
     let (member, op) = match recovery.phase {
-        Phase::Copy => (1 - recovery.member, Op::Write),
+        RecoveryPhase::Copy => (1 - recovery.member, Op::Write),
         _ => (recovery.member, Op::Read),
     };
     let span = blocks_span(recovery.buf, 0, blocks);
@@ -100,16 +100,18 @@ pub(crate) fn recover_io_done(lane: &mut Lane, result: Result<(), DeviceError>, 
     let Some(mut recovery) = lane.recovery.take() else { return };
     let step = match result {
         Ok(()) => recovery.step(lane, cx),
-        Err(_) if matches!(recovery.phase, Phase::Area(_) | Phase::Body) && recovery.turn_to_other(cx) => {
+        Err(_)
+            if matches!(recovery.phase, RecoveryPhase::Area(_) | RecoveryPhase::Body) && recovery.turn_to_other(cx) =>
+        {
             recovery.lead_fails = true;
             Ok(recovery.checkpoint_read(lane, cx))
         }
         // What the first one has is enough, if it is all that there is.
-        Err(_) if let (Phase::Area(area), Some(_)) = (recovery.phase, recovery.second_look) => {
+        Err(_) if let (RecoveryPhase::Area(area), Some(_)) = (recovery.phase, recovery.second_look) => {
             recovery.take_head(lane, area, None, true, cx)
         }
-        Err(error) if recovery.phase == Phase::Verify => recovery.not_whole(lane, Some(error), cx),
-        Err(error) if recovery.phase == Phase::Copy => {
+        Err(error) if recovery.phase == RecoveryPhase::Verify => recovery.not_whole(lane, Some(error), cx),
+        Err(error) if recovery.phase == RecoveryPhase::Copy => {
             let device = device(1 - recovery.member);
             cx.event(Event::DeviceFailed { device, op: Op::Write, offset: recovery.reading, error });
             cx.fail_member(device);
@@ -122,15 +124,15 @@ pub(crate) fn recover_io_done(lane: &mut Lane, result: Result<(), DeviceError>, 
             }
         }
         // Nor is what lies behind the end needed, if nothing there can be read.
-        Err(_) if recovery.phase == Phase::Ahead => {
-            recovery.window = Window::default();
+        Err(_) if recovery.phase == RecoveryPhase::Ahead => {
+            recovery.slots = Slots::default();
             recovery.step(lane, cx)
         }
-        Err(error) => match (recovery.phase, recovery.window.first_alone()) {
+        Err(error) => match (recovery.phase, recovery.slots.first_alone()) {
             // It may be a block behind the header that can't be read.
-            (Phase::Head(_), Some(slot)) => Ok(Some((lane.offset_of(slot, cx), 1))),
-            (Phase::Head(_), None) if recovery.turn_to_other(cx) => recovery.step(lane, cx),
-            (Phase::Head(_), None) if recovery.ended && cx.delta.members.beside(recovery.member).is_some() => {
+            (RecoveryPhase::Head(_), Some(slot)) => Ok(Some((lane.offset_of(slot, cx), 1))),
+            (RecoveryPhase::Head(_), None) if recovery.turn_to_other(cx) => recovery.step(lane, cx),
+            (RecoveryPhase::Head(_), None) if recovery.ended && cx.delta.members.beside(recovery.member).is_some() => {
                 recovery.leave_out(error, cx);
                 recovery.look_ahead(lane, cx)
             }
@@ -154,7 +156,7 @@ impl Recovery {
     /// What of the checkpoint comes next.
     fn checkpoint_read(&mut self, lane: &mut Lane, cx: &Cx<'_>) -> Option<(u64, u32)> {
         match (self.phase, self.header) {
-            (Phase::Area(area), _) => Some((cx.facts.superblock.checkpoint_offset(lane.id as u32, area), 1)),
+            (RecoveryPhase::Area(area), _) => Some((cx.facts.superblock.checkpoint_offset(lane.id as u32, area), 1)),
             (_, Some(header)) => self.next_body_read(lane, header, cx),
             (_, None) => None,
         }
@@ -164,7 +166,7 @@ impl Recovery {
     fn step(&mut self, lane: &mut Lane, cx: &mut Cx<'_>) -> Result<Option<(u64, u32)>, OpenError> {
         let number = lane.id as u32;
         match self.phase {
-            Phase::Area(area) => {
+            RecoveryPhase::Area(area) => {
                 let tag = cx.facts.cache_tag;
                 let block = cx.mem.bytes(blocks_span(self.buf, 0, 1));
                 let header = CheckpointHeader::decode(block).filter(|head| head.fits(&cx.facts.superblock, area));
@@ -173,7 +175,7 @@ impl Recovery {
                 let header = header.filter(|head| head.cache_tag == tag && u32::from(head.lane) == number);
                 self.take_head(lane, area, header, lost, cx)
             }
-            Phase::Body => {
+            RecoveryPhase::Body => {
                 let Some(header) = self.header else { return Ok(None) };
                 match self.take_body(lane, header, cx) {
                     // The other member may have it whole.
@@ -200,24 +202,24 @@ impl Recovery {
                     read => Ok(read),
                 }
             }
-            Phase::Head(_) => match self.next_head_read(lane, cx) {
+            RecoveryPhase::Head(_) => match self.next_head_read(lane, cx) {
                 None => self.look_ahead(lane, cx),
                 read => Ok(read),
             },
-            Phase::Ahead => {
+            RecoveryPhase::Ahead => {
                 self.take_ahead(lane, cx);
                 self.look_ahead(lane, cx)
             }
             // It was left out while it was read: what it alone may have is not in the log (test:
             // `a_commit_of_a_member_that_fails_during_replay_is_not_taken`).
-            Phase::Verify if cx.delta.members.is_out(self.member) => Ok(self.next_verify_read(lane, cx)),
-            Phase::Verify if !self.front_is_whole(cx) => self.not_whole(lane, None, cx),
+            RecoveryPhase::Verify if cx.delta.members.is_out(self.member) => Ok(self.next_verify_read(lane, cx)),
+            RecoveryPhase::Verify if !self.front_is_whole(cx) => self.not_whole(lane, None, cx),
             // Nothing proves that both have it, but from now on it counts.
-            Phase::Verify if cx.delta.members.state == State::Whole => {
-                self.phase = Phase::Copy;
+            RecoveryPhase::Verify if cx.delta.members.state == MembersState::Whole => {
+                self.phase = RecoveryPhase::Copy;
                 Ok(self.front(lane, cx))
             }
-            Phase::Verify | Phase::Copy => {
+            RecoveryPhase::Verify | RecoveryPhase::Copy => {
                 if let Some((header, slot)) = self.pending.pop_front() {
                     self.apply(lane, &header, slot, cx);
                 }
@@ -271,8 +273,8 @@ impl Recovery {
         loop {
             if let Some(stream) = (0..STREAMS).find(|&s| self.heads[s] != NO_SLOT && self.candidates[s].is_none()) {
                 let slot = self.heads[stream];
-                let Some(at) = self.window.place(slot) else {
-                    self.phase = Phase::Head(stream);
+                let Some(at) = self.slots.place(slot) else {
+                    self.phase = RecoveryPhase::Head(stream);
                     return Some(self.read_window(lane, slot, self.data_blocks[stream], cx));
                 };
                 let header = CommitHeader::decode(cx.mem.bytes(blocks_span(self.buf, at, 1)));
@@ -325,7 +327,7 @@ impl Recovery {
     pub(crate) fn next_verify_read(&mut self, lane: &mut Lane, cx: &Cx<'_>) -> Option<(u64, u32)> {
         self.turn_back(cx);
         self.torn = false;
-        self.phase = Phase::Verify;
+        self.phase = RecoveryPhase::Verify;
         self.front(lane, cx)
     }
 
@@ -343,7 +345,7 @@ impl Recovery {
         }
         // What is copied to the other member is the header, too.
         let read = CommitHeader::decode(cx.mem.bytes(blocks_span(self.buf, 0, 1)));
-        if cx.delta.members.state == State::Whole && read.is_none_or(|read| read.seq != header.seq) {
+        if cx.delta.members.state == MembersState::Whole && read.is_none_or(|read| read.seq != header.seq) {
             return false;
         }
         let drop_clean = cx.facts.options.drop_clean || cx.delta.members.pairing().clean_lost;

@@ -136,7 +136,7 @@ pub(crate) fn check_request(
 }
 
 fn read(coordinator: &mut Coordinator, at: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-    let stream_bytes = coordinator.streams[range.origin].note(range.lba, range.sectors);
+    let stream_bytes = coordinator.sequences[range.origin].note(range.lba, range.sectors);
     let cutoff = cx.facts.options.sequential_bypass_bytes;
     let sequential = cutoff > 0 && stream_bytes > cutoff;
     cx.delta.counters.bypassed_sequential += u64::from(sequential);
@@ -159,7 +159,7 @@ pub(crate) fn write(
     lanes: &mut Lanes,
     cx: &mut Cx<'_>,
 ) {
-    let stream_bytes = coordinator.streams[range.origin].note(range.lba, range.sectors);
+    let stream_bytes = coordinator.sequences[range.origin].note(range.lba, range.sectors);
     let cutoff = cx.facts.options.sequential_bypass_bytes;
     let sequential = cutoff > 0 && stream_bytes > cutoff;
     let cached = writes_are_cached(range, cx);

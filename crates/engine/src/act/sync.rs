@@ -11,7 +11,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::act::checkpoint::begin_checkpoint;
-use crate::act::commit::log::Place;
+use crate::act::commit::log::Bytes;
 use crate::act::damage::found_again;
 use crate::cx::{Cx, blocks_span};
 use crate::fact::io::{DeviceError, DeviceId, Op};
@@ -22,7 +22,7 @@ use crate::format::Mirror;
 use crate::lane::{Lane, Lanes};
 use crate::organ::flying::LaneIo;
 use crate::organ::index::{Flat, Found};
-use crate::organ::members::{Members, State, device};
+use crate::organ::members::{Members, MembersState, device};
 
 /// Blocks that a lane copies at a time: 64 KiB, so that clients hardly notice.
 pub(crate) const COPIES_MAX: u32 = 16;
@@ -31,12 +31,12 @@ const READ_TRIES_MAX: u32 = 16;
 
 pub(crate) mod state;
 
-use state::{Phase, Sync};
+use state::{Sync, SyncPhase};
 
 /// Begins, if there is no mirror yet.
 pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let busy = lanes.iter().any(|lane| lane.sync.is_some());
-    if cx.delta.members.state != State::Single || cx.cache_failed() || busy {
+    if cx.delta.members.state != MembersState::Single || cx.cache_failed() || busy {
         return;
     }
     cx.delta.members.new_one_came();
@@ -51,8 +51,8 @@ pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
 
 /// When all lanes are done the superblocks may say so.
 pub(crate) fn end(lanes: &mut Lanes, cx: &mut Cx<'_>) {
-    let done = |lane: &Lane| lane.sync.as_ref().is_some_and(|sync| sync.phase == Phase::Done);
-    if cx.delta.members.state == State::Syncing && lanes.iter().all(|lane| done(lane)) {
+    let done = |lane: &Lane| lane.sync.as_ref().is_some_and(|sync| sync.phase == SyncPhase::Done);
+    if cx.delta.members.state == MembersState::Syncing && lanes.iter().all(|lane| done(lane)) {
         let lacking = lanes.iter_mut().map(|lane| end_sync(lane, cx)).sum();
         cx.delta.members.new_one_is_full(lacking);
     }
@@ -65,14 +65,14 @@ pub(crate) fn status(lanes: &Lanes, members: &Members) -> MirrorStatus {
         // Who hears that one is left out may take it away, and a power cut then leaves a cache that
         // wants both: not before it is recorded (test:
         // `nobody_is_left_out_before_that_is_recorded`).
-        State::Whole | State::Leaving { .. } => MirrorStatus::Whole,
-        State::Syncing | State::Pairing => MirrorStatus::Syncing {
+        MembersState::Whole | MembersState::Leaving { .. } => MirrorStatus::Whole,
+        MembersState::Syncing | MembersState::Pairing => MirrorStatus::Syncing {
             copied: syncs().map(|sync| sync.copied).sum(),
             of: syncs().map(|sync| sync.of.max(sync.copied)).sum(),
         },
-        State::Single if members.pairing().mirror == Mirror::None => MirrorStatus::None,
-        State::Single => MirrorStatus::Alone { member: members.lead },
-        State::Broken => MirrorStatus::Alone { member: members.pairing().lead },
+        MembersState::Single if members.pairing().mirror == Mirror::None => MirrorStatus::None,
+        MembersState::Single => MirrorStatus::Alone { member: members.lead },
+        MembersState::Broken => MirrorStatus::Alone { member: members.pairing().lead },
     }
 }
 
@@ -105,21 +105,21 @@ fn holds_dirty(lane: &Lane, flat: Flat, slot: u32) -> bool {
 
 /// Whether a checkpoint begun now would lack its beginning on a new mirror.
 pub(crate) fn clearing(lane: &Lane) -> bool {
-    lane.sync.as_ref().is_some_and(|sync| sync.phase == Phase::Clearing)
+    lane.sync.as_ref().is_some_and(|sync| sync.phase == SyncPhase::Clearing)
 }
 
 /// Copies the next blocks, or goes on to the next phase.
 pub(crate) fn sync_step(lane: &mut Lane, cx: &mut Cx<'_>) {
     let Some(sync) = &mut lane.sync else { return };
-    if cx.delta.members.state != State::Syncing || cx.facts.stopping {
+    if cx.delta.members.state != MembersState::Syncing || cx.facts.stopping {
         if sync.flying == 0 {
             lane.sync = None;
         }
         return;
     }
     match sync.phase {
-        Phase::Waiting if lane.checkpoint.resting() => {
-            (sync.phase, sync.flying) = (Phase::Clearing, 2);
+        SyncPhase::Waiting if lane.checkpoint.resting() => {
+            (sync.phase, sync.flying) = (SyncPhase::Clearing, 2);
             for area in 0..2 {
                 let buf = cx.alloc(1);
                 cx.mem.zero(blocks_span(buf, 0, 1));
@@ -127,13 +127,13 @@ pub(crate) fn sync_step(lane: &mut Lane, cx: &mut Cx<'_>) {
                 sync_write(lane, None, buf, offset, cx);
             }
         }
-        Phase::Clearing if sync.flying == 0 => {
-            sync.phase = Phase::Copying;
+        SyncPhase::Clearing if sync.flying == 0 => {
+            sync.phase = SyncPhase::Copying;
             copy_dirty(lane, cx);
         }
-        Phase::Copying => copy_dirty(lane, cx),
-        Phase::Checkpoint if lane.checkpoint.resting() => sync.phase = Phase::Done,
-        Phase::Waiting | Phase::Clearing | Phase::Checkpoint | Phase::Done => {}
+        SyncPhase::Copying => copy_dirty(lane, cx),
+        SyncPhase::Checkpoint if lane.checkpoint.resting() => sync.phase = SyncPhase::Done,
+        SyncPhase::Waiting | SyncPhase::Clearing | SyncPhase::Checkpoint | SyncPhase::Done => {}
     }
 }
 
@@ -152,7 +152,7 @@ fn copy_dirty(lane: &mut Lane, cx: &mut Cx<'_>) {
             }
             if !sync.tries_again(cx.now) {
                 if lane.checkpoint.resting() {
-                    sync.phase = Phase::Checkpoint;
+                    sync.phase = SyncPhase::Checkpoint;
                     begin_checkpoint(lane, cx);
                 }
                 return;
@@ -177,7 +177,7 @@ fn copy_dirty(lane: &mut Lane, cx: &mut Cx<'_>) {
         sync.flying += 1;
         lane.log.pin(found.slot);
         let buf = cx.alloc(1);
-        if let Place::Ram(from, offset) = lane.log.place(found.slot) {
+        if let Bytes::Ram(from, offset) = lane.log.bytes_of(found.slot) {
             cx.mem.copy(Span::new(from, offset, BLOCK_BYTES as u32), buf, 0);
             let offset = lane.offset_of(found.slot, cx);
             sync_write(lane, Some(found.slot), buf, offset, cx);
@@ -206,7 +206,7 @@ pub(crate) fn sync_read_done(
     let sum = cx.facts.checksum(cx.mem, flat, blocks_span(buf, 0, 1));
     let sound = result.is_ok() && lane.store.kept(sum) == found.checksum;
     let offset = lane.offset_of(found.slot, cx);
-    let syncing = lane.sync.as_mut().filter(|_| cx.delta.members.state == State::Syncing);
+    let syncing = lane.sync.as_mut().filter(|_| cx.delta.members.state == MembersState::Syncing);
     match syncing {
         Some(_) if sound => {
             // Not what is being replaced on the origin: destage would bring back the older one
@@ -250,7 +250,7 @@ pub(crate) fn sync_written(
         sync.copied += 1;
     }
     if let Err(error) = result
-        && cx.delta.members.state == State::Syncing
+        && cx.delta.members.state == MembersState::Syncing
     {
         let device = new_member(cx);
         cx.event(crate::fact::event::Event::DeviceFailed { device, op: Op::Write, offset: 0, error });

@@ -67,7 +67,7 @@ impl Throttle {
     /// Whether a write can only pass when something has been destaged, however little is dirty: a
     /// long one before a small limit.
     pub(crate) fn is_crowded(&self, destage: &impl Outlook, cx: &Cx<'_>) -> bool {
-        (0..self.queues.len()).any(|at| self.waits_for(at, destage, cx) == Some(Wait::ForRoom))
+        (0..self.queues.len()).any(|at| self.waits_for(at, destage, cx) == Some(WaitsFor::Room))
     }
 
     /// Whether it is something of this origin that has to be.
@@ -76,7 +76,7 @@ impl Throttle {
     }
 
     /// What the first in an origin's queue waits for.
-    fn waits_for(&self, at: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Option<Wait> {
+    fn waits_for(&self, at: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Option<WaitsFor> {
         let blocks = self.queues[at].waiting.front().map(|piece| u64::from(piece.blocks))?;
         wait(at, blocks, destage, cx)
     }
@@ -93,7 +93,7 @@ impl Throttle {
                     break;
                 }
                 let waits = wait(at, blocks, destage, cx).filter(|_| !cx.cache_failed());
-                if waits == Some(Wait::ForRoom) && !crowded {
+                if waits == Some(WaitsFor::Room) && !crowded {
                     crowded = true;
                     self.turn = if passed { (at + 1) % origins } else { at };
                 }
@@ -141,23 +141,23 @@ impl Throttle {
 
 /// What a write waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
+enum WaitsFor {
     /// Until something has been destaged.
-    ForRoom,
+    Room,
     /// Until something of its own origin has been: that is away, and has its equal part of the
     /// limit.
-    ForItself,
+    Itself,
 }
 
-fn wait(at: usize, blocks: u64, destage: &impl Outlook, cx: &Cx<'_>) -> Option<Wait> {
+fn wait(at: usize, blocks: u64, destage: &impl Outlook, cx: &Cx<'_>) -> Option<WaitsFor> {
     let (held, origins) = (cx.delta.origins[at].held(), cx.facts.origins.len() as u64);
     if origins > 1 && held > 0 && held + blocks > cx.facts.dirty_limit / origins && destage.is_away(at, cx) {
-        Some(Wait::ForItself)
+        Some(WaitsFor::Itself)
     } else if held == 0 {
         // Of a small limit a long piece can be more than what is kept for others leaves.
         let all: u64 = cx.delta.origins.iter().map(OriginDelta::held).sum();
-        (all + blocks > cx.facts.dirty_limit).then_some(Wait::ForRoom)
+        (all + blocks > cx.facts.dirty_limit).then_some(WaitsFor::Room)
     } else {
-        Room::of(at, destage, cx).lacks(blocks).then_some(Wait::ForRoom)
+        Room::of(at, destage, cx).lacks(blocks).then_some(WaitsFor::Room)
     }
 }

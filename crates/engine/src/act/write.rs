@@ -8,7 +8,7 @@
 use core::ops::Range;
 
 use crate::act::commit::append_write;
-use crate::act::commit::log::Place;
+use crate::act::commit::log::Bytes;
 use crate::act::damage::{Damage, damaged, holder, try_other};
 use crate::act::direct::clear_way;
 use crate::act::reclaim::stuck::full_of_lost;
@@ -63,7 +63,7 @@ fn merge_block(lane: &mut Lane, at: usize, block: u32, cx: &mut Cx<'_>) {
     let flat = lane.pieces[at].first + block;
     let found = lane.store.get(flat);
     if let Some(found) = found
-        && let Place::Ram(from, offset) = lane.place(found.slot)
+        && let Bytes::Ram(from, offset) = lane.bytes_of(found.slot)
     {
         fill_around(lane, at, block, from, offset, cx);
         return;

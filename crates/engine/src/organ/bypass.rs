@@ -9,14 +9,14 @@ use crate::fact::types::SECTOR_BYTES;
 const STREAMS: usize = 64;
 
 #[derive(Clone, Copy, Default)]
-struct Stream {
+struct Sequence {
     end_sector: u64,
     sectors: u64,
 }
 
 /// The recent streams of one origin.
-pub(crate) struct Streams {
-    streams: [Stream; STREAMS],
+pub(crate) struct Sequences {
+    streams: [Sequence; STREAMS],
     /// A part of each one's end: most requests continue none, and see it by these.
     tags: [u16; STREAMS],
     /// Their places, the latest first.
@@ -28,10 +28,10 @@ const fn tag(sector: u64) -> u16 {
     (sector.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
 }
 
-impl Streams {
+impl Sequences {
     pub(crate) fn new() -> Self {
         Self {
-            streams: [Stream::default(); STREAMS],
+            streams: [Sequence::default(); STREAMS],
             tags: [0; STREAMS],
             recent: core::array::from_fn(|nth| nth as u8),
             len: 0,
@@ -61,7 +61,7 @@ impl Streams {
         self.recent[0] = at;
         let stream = &mut self.streams[usize::from(at)];
         let before = if continued.is_some() { stream.sectors } else { 0 };
-        *stream = Stream { end_sector: sector + sectors, sectors: before + sectors };
+        *stream = Sequence { end_sector: sector + sectors, sectors: before + sectors };
         self.tags[usize::from(at)] = tag(sector + sectors);
         stream.sectors * SECTOR_BYTES
     }
@@ -69,11 +69,11 @@ impl Streams {
 
 #[cfg(test)]
 mod tests {
-    use super::Streams;
+    use super::Sequences;
 
     #[test]
     fn interleaved_streams_are_told_apart() {
-        let mut streams = Streams::new();
+        let mut streams = Sequences::new();
         for step in 0..100 {
             for stream in 0..32u64 {
                 let bytes = streams.note(stream * 1_000_000 + step * 8, 8);
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn random_requests_are_no_stream() {
-        let mut streams = Streams::new();
+        let mut streams = Sequences::new();
         assert!((0..1000u64).all(|n| streams.note(n * 7919 % 1_000_003 * 16, 8) == 4096));
     }
 }

@@ -12,7 +12,7 @@ use crate::format::{Mirror, Pairing};
 
 /// What is known of the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum MembersState {
     /// The lead alone.
     Single,
     /// Both members.
@@ -53,7 +53,7 @@ pub(crate) enum FailureRecord {
     Impossible,
 }
 
-/// State of the two members.
+/// MembersState of the two members.
 pub(crate) struct Members {
     /// What the superblocks will say of the two: newer than what they say on the devices.
     pairing: Pairing,
@@ -64,7 +64,7 @@ pub(crate) struct Members {
     pub(crate) failure: FailureRecord,
     pub(crate) lead: u8,
     pub(crate) lead_at_opening: u8,
-    pub(crate) state: State,
+    pub(crate) state: MembersState,
     /// Changed by `mirror` alone, as is `held`.
     pub(crate) pairs: Slab<Pair>,
     /// Done, but what they did doesn't count before the failure is recorded.
@@ -89,7 +89,7 @@ impl Members {
             failure: FailureRecord::Unknown,
             lead: pairing.lead,
             lead_at_opening: pairing.lead,
-            state: if whole { State::Whole } else { State::Single },
+            state: if whole { MembersState::Whole } else { MembersState::Single },
             pairs: Slab::new(),
             held: Vec::new(),
             ended: Vec::new(),
@@ -147,37 +147,39 @@ impl Members {
 
     /// A new member came, and is to be filled.
     pub(crate) const fn new_one_came(&mut self) {
-        self.state = State::Syncing;
+        self.state = MembersState::Syncing;
     }
 
     /// The new member has all that it must have, but for so many dirty blocks: the superblocks are
     /// to say so.
     pub(crate) const fn new_one_is_full(&mut self, lacking: u64) {
-        (self.lacking, self.state, self.to_record) = (lacking, State::Pairing, true);
+        (self.lacking, self.state, self.to_record) = (lacking, MembersState::Pairing, true);
         self.change_pairing().mirror = Mirror::Whole;
     }
 
     /// Whether what this member holds counts.
     pub(crate) const fn counts(&self, member: u8) -> bool {
         match self.state {
-            State::Single | State::Syncing | State::Pairing => member == self.lead,
-            State::Whole => true,
-            State::Leaving { out } => member != out,
-            State::Broken => false,
+            MembersState::Single | MembersState::Syncing | MembersState::Pairing => member == self.lead,
+            MembersState::Whole => true,
+            MembersState::Leaving { out } => member != out,
+            MembersState::Broken => false,
         }
     }
 
     /// The other member, if reading from it makes sense.
     pub(crate) const fn other(&self) -> Option<u8> {
         match self.state {
-            State::Whole | State::Pairing | State::Leaving { .. } | State::Broken => Some(1 - self.lead),
-            State::Single | State::Syncing => None,
+            MembersState::Whole | MembersState::Pairing | MembersState::Leaving { .. } | MembersState::Broken => {
+                Some(1 - self.lead)
+            }
+            MembersState::Single | MembersState::Syncing => None,
         }
     }
 
     /// Whether one is out, and that is not recorded yet.
     pub(crate) const fn is_leaving(&self) -> bool {
-        matches!(self.state, State::Leaving { .. })
+        matches!(self.state, MembersState::Leaving { .. })
     }
 
     /// Whether this member is out, and the other one is left.
@@ -192,7 +194,7 @@ impl Members {
 
     /// The number that a new member would have.
     pub(crate) const fn free(&self) -> Option<u8> {
-        if matches!(self.state, State::Single) { Some(1 - self.lead) } else { None }
+        if matches!(self.state, MembersState::Single) { Some(1 - self.lead) } else { None }
     }
 
     /// Whose superblocks are to be written, in this order, with which number of update.
@@ -202,11 +204,11 @@ impl Members {
     pub(crate) fn to_write(&self, update: u64) -> Vec<(u8, u64)> {
         let lead = self.lead;
         match self.state {
-            State::Single | State::Syncing => Vec::from([(lead, update)]),
-            State::Whole => Vec::from([(lead, update), (1 - lead, update)]),
-            State::Leaving { out } => Vec::from([(1 - out, update)]),
-            State::Pairing => Vec::from([(1 - lead, 0), (lead, update), (1 - lead, update)]),
-            State::Broken => Vec::from([(self.pairing.lead, update)]),
+            MembersState::Single | MembersState::Syncing => Vec::from([(lead, update)]),
+            MembersState::Whole => Vec::from([(lead, update), (1 - lead, update)]),
+            MembersState::Leaving { out } => Vec::from([(1 - out, update)]),
+            MembersState::Pairing => Vec::from([(1 - lead, 0), (lead, update), (1 - lead, update)]),
+            MembersState::Broken => Vec::from([(self.pairing.lead, update)]),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::policy::Zone;
 
 /// What a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum SegmentState {
     /// Empty and ready.
     Free,
     /// A stream's open or next segment.
@@ -31,7 +31,7 @@ pub(crate) struct Segment {
     pub(crate) pins: u32,
     /// All its blocks are on both members of a mirrored cache, also those that are clean by now.
     pub(crate) mirrored: bool,
-    pub(crate) state: State,
+    pub(crate) state: SegmentState,
     /// What it is filled with.
     pub(crate) zone: Zone,
     /// Its last commit.
@@ -49,7 +49,7 @@ impl Segment {
     /// Whether replay could do without it, after a checkpoint that covers the commits before this
     /// one.
     pub(crate) fn is_evictable(&self, covered: u64) -> bool {
-        self.state == State::Closed && self.last_seq < covered
+        self.state == SegmentState::Closed && self.last_seq < covered
     }
 
     /// Whether it need not wait for destage, if so many dirty blocks can be moved, nor for who

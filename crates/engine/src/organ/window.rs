@@ -34,7 +34,7 @@ impl RamWindow {
     }
 
     /// The copy of a block that is read, and whether it came along with another one and is asked
-    /// for for the first time: then the policy is to be asked about it ([`RamWindow::settle`]).
+    /// for for the first time: then the policy is to be asked about it ([`RamWindow::stays`]).
     pub(crate) fn read(&mut self, flat: Flat, policy: &mut dyn Policy) -> Option<(Span, bool)> {
         let place = self.window.find(flat.0)?;
         let first = self.window.read(place, policy);
@@ -42,9 +42,9 @@ impl RamWindow {
     }
 
     /// A neighbour that was asked for stays here, seen so often.
-    pub(crate) fn settle(&mut self, flat: Flat, seen: u8) {
+    pub(crate) fn stays(&mut self, flat: Flat, seen: u8) {
         if let Some(place) = self.window.find(flat.0) {
-            self.window.settle(place, seen);
+            self.window.stays(place, seen);
         }
     }
 

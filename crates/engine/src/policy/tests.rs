@@ -215,7 +215,7 @@ fn the_window_is_a_fifo_that_forgets_what_it_is_told_to() {
     for key in [10, 11, 12] {
         assert!(matches!(window.put(key, 1), Some((_, None))));
     }
-    window.settle(window.find(10).unwrap(), 5);
+    window.stays(window.find(10).unwrap(), 5);
     assert_eq!(window.put(13, 1).unwrap().1, Some((10, 5)), "the oldest leaves, with its count");
     assert_eq!(window.find(10), None);
     window.forget(11..13);

@@ -77,7 +77,7 @@ impl Window {
     }
 
     /// From now on a block was seen so often.
-    pub(crate) fn settle(&mut self, place: u32, seen: u8) {
+    pub(crate) fn stays(&mut self, place: u32, seen: u8) {
         self.seen[place as usize] = seen;
     }
 

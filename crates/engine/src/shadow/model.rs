@@ -326,7 +326,7 @@ impl Model {
                     self.window.forget(key..key + 1);
                     admitted = true;
                 }
-                Err(seen) => self.window.settle(place, seen),
+                Err(seen) => self.window.stays(place, seen),
             }
         }
         Outcome { hit: true, waited: true, admitted }

@@ -8,7 +8,7 @@ use crate::format::{CheckpointEntry, STREAMS};
 
 /// How far a checkpoint is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum CheckpointPhase {
     #[default]
     Resting,
     /// Writing the head that was found at the opening to this member.
@@ -37,7 +37,7 @@ pub(crate) struct Checkpoint {
     /// Commits before this one are not needed by replay.
     pub(super) covers: u64,
     pub(super) generation: u64,
-    pub(super) phase: Phase,
+    pub(super) phase: CheckpointPhase,
     pub(super) seq: u64,
     /// The last commit that the body may refer to.
     pub(super) needs: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Checkpoint {
 impl Checkpoint {
     /// Whether none is under way.
     pub(crate) fn resting(&self) -> bool {
-        self.phase == Phase::Resting
+        self.phase == CheckpointPhase::Resting
     }
 
     /// Somebody needs a checkpoint.
@@ -88,9 +88,13 @@ impl Checkpoint {
     /// Whether the device must be flushed for the checkpoint's own writes.
     pub(crate) fn wants_flush(&self, written_seq: u64) -> bool {
         match self.phase {
-            Phase::FoundDurable | Phase::VoidDurable | Phase::HeadDurable => true,
-            Phase::LogDurable => written_seq >= self.needs,
-            Phase::Resting | Phase::Found { .. } | Phase::Void | Phase::Body | Phase::Head => false,
+            CheckpointPhase::FoundDurable | CheckpointPhase::VoidDurable | CheckpointPhase::HeadDurable => true,
+            CheckpointPhase::LogDurable => written_seq >= self.needs,
+            CheckpointPhase::Resting
+            | CheckpointPhase::Found { .. }
+            | CheckpointPhase::Void
+            | CheckpointPhase::Body
+            | CheckpointPhase::Head => false,
         }
     }
 }

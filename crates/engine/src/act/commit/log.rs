@@ -14,7 +14,7 @@ use crate::fact::memory::Buf;
 use crate::fact::types::{BLOCK_BYTES, Time};
 use crate::format::{COMMIT_ENTRIES_MAX, Entry, NO_SLOT, STREAMS, Stream, Superblock};
 use crate::organ::index::Flat;
-use crate::organ::segment::{Segment, State};
+use crate::organ::segment::{Segment, SegmentState};
 use crate::organ::waiter::Waiter;
 use crate::policy::Zone;
 
@@ -76,10 +76,10 @@ impl For {
 
 /// Where a block's bytes are right now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Bytes {
     /// In a commit that is not written yet.
     Ram(Buf, u32),
-    Device,
+    OnDevice,
 }
 
 /// An entry without a block, to be written.
@@ -172,7 +172,7 @@ impl Log {
             dirty: 0,
             pins: 0,
             mirrored: false,
-            state: State::Closed,
+            state: SegmentState::Closed,
             zone: Zone::Main,
             last_seq: 0,
             neighbours: 0,
@@ -210,7 +210,7 @@ impl Log {
         self.next_seq = next_seq;
         (self.written_seq, self.durable_seq) = (next_seq - 1, next_seq - 1);
         for (at, segment) in self.segments.iter_mut().enumerate() {
-            segment.state = if segment.live == 0 { State::Free } else { State::Closed };
+            segment.state = if segment.live == 0 { SegmentState::Free } else { SegmentState::Closed };
             if segment.live == 0 {
                 self.free.push_back(at as u32);
             }
@@ -342,19 +342,19 @@ impl Log {
     }
 
     /// Where a slot's bytes are.
-    pub(crate) fn place(&self, slot: u32) -> Place {
+    pub(crate) fn bytes_of(&self, slot: u32) -> Bytes {
         let within = |header: u32, blocks: u32| slot > header && slot - header <= blocks;
         for open in self.tails.iter().filter_map(|tail| tail.open.as_ref()) {
             if within(open.header_slot, open.blocks.len() as u32) {
-                return Place::Ram(open.buf, (slot - open.header_slot) * BLOCK_BYTES as u32);
+                return Bytes::Ram(open.buf, (slot - open.header_slot) * BLOCK_BYTES as u32);
             }
         }
         for sealed in &self.sealed {
             if within(sealed.header_slot, sealed.blocks) {
-                return Place::Ram(sealed.buf, (slot - sealed.header_slot) * BLOCK_BYTES as u32);
+                return Bytes::Ram(sealed.buf, (slot - sealed.header_slot) * BLOCK_BYTES as u32);
             }
         }
-        Place::Device
+        Bytes::OnDevice
     }
 
     /// Whether a slot is in a commit that is not sealed: its bytes may still change in place.

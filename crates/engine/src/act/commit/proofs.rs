@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::log::Log;
 use crate::organ::index::Flat;
-use crate::organ::segment::State;
+use crate::organ::segment::SegmentState;
 
 /// A lane has at most this many unproven commits: a power cut takes no more than these, 64 MiB,
 /// from the cache. From half as many on the lane asks for a flush, so that reads hardly ever wait.
@@ -55,7 +55,7 @@ impl Log {
     /// Whether one keeps a full segment from being reclaimed.
     pub(crate) fn has_full_unproven(&self) -> bool {
         let state = |it: &Unproven| self.segments[(it.first / self.segment_slots) as usize].state;
-        self.unproven.iter().any(|it| state(it) == State::Unproven)
+        self.unproven.iter().any(|it| state(it) == SegmentState::Unproven)
     }
 
     /// Whether one is in this segment.
@@ -71,6 +71,7 @@ impl Log {
     /// Whether that in which this slot is does.
     pub(crate) fn awaits_proof_of(&self, slot: u32) -> bool {
         let state = self.segments[(slot / self.segment_slots) as usize].state;
-        matches!(state, State::Open | State::Unproven) && self.unproven.iter().any(|it| it.awaits > 0 && it.holds(slot))
+        matches!(state, SegmentState::Open | SegmentState::Unproven)
+            && self.unproven.iter().any(|it| it.awaits > 0 && it.holds(slot))
     }
 }

@@ -15,7 +15,7 @@ use crate::format::{COMMIT_ENTRIES_MAX, CommitHeader, Entry, Stream};
 use crate::lane::Lane;
 use crate::organ::flying::LaneIo;
 use crate::organ::measured::Measured;
-use crate::organ::members::State;
+use crate::organ::members::MembersState;
 
 /// Seals the open commit of a stream if it is full, and no more are in flight than may be: else
 /// it waits for one of those, so that a device that says of many at once that they are done has
@@ -76,7 +76,7 @@ fn seal_now(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
             // now.
             if lane.store.get(flat).is_some_and(|found| found.slot == slot && !found.dirty) {
                 entries.push(Entry::Cleaned { key: cx.facts.key(flat), slot });
-                if cx.delta.members.state != State::Single {
+                if cx.delta.members.state != MembersState::Single {
                     log.cleaned_sealed.push_back((log.next_seq, flat));
                 }
             }

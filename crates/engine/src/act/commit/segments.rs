@@ -5,7 +5,7 @@
 
 use super::log::Log;
 use crate::format::Stream;
-use crate::organ::segment::{Segment, State};
+use crate::organ::segment::{Segment, SegmentState};
 use crate::policy::Zone;
 
 impl Log {
@@ -40,7 +40,7 @@ impl Log {
         let segment = self.segment_of(slot);
         segment.live -= 1;
         segment.dirty -= u32::from(dirty);
-        (segment.state == State::Closed).then_some(segment.live)
+        (segment.state == SegmentState::Closed).then_some(segment.live)
     }
 
     /// The block in this slot is clean now.
@@ -82,7 +82,7 @@ impl Log {
     }
 
     /// A segment is something else from now on.
-    pub(crate) fn set_state(&mut self, id: u32, state: State) {
+    pub(crate) fn set_state(&mut self, id: u32, state: SegmentState) {
         self.segments[id as usize].state = state;
     }
 
@@ -102,7 +102,7 @@ impl Log {
 
     /// Whether a slot is in a segment that will be free soon.
     pub(crate) fn given_up(&self, slot: u32) -> bool {
-        self.segments[(slot / self.segment_slots) as usize].state == State::Freeing
+        self.segments[(slot / self.segment_slots) as usize].state == SegmentState::Freeing
     }
 
     /// The last commit of the segments that these slots are in.
@@ -114,14 +114,14 @@ impl Log {
         let segment = self.free.pop_front()?;
         let taken = &mut self.segments[segment as usize];
         let zone = if stream == Stream::Writes as usize { Zone::Writes } else { Zone::Main };
-        (taken.state, taken.zone, taken.mirrored) = (State::Open, zone, false);
+        (taken.state, taken.zone, taken.mirrored) = (SegmentState::Open, zone, false);
         Some(segment)
     }
 
     /// Makes a segment ready to be written anew.
     pub(crate) fn give_free(&mut self, segment: u32) {
         debug_assert_eq!(self.segments[segment as usize].live, 0);
-        self.segments[segment as usize].state = State::Free;
+        self.segments[segment as usize].state = SegmentState::Free;
         self.free.push_back(segment);
     }
 

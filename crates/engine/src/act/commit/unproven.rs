@@ -25,7 +25,7 @@ use crate::organ::flush::FlushWaiter;
 use crate::organ::index::Flat;
 use crate::organ::origin::{Origin, OriginDelta};
 use crate::organ::piece::PieceKind;
-use crate::organ::segment::State;
+use crate::organ::segment::SegmentState;
 
 /// A commit of promoted blocks is sealed: is all that it holds durable on the origins?
 pub(crate) fn await_proof(lane: &mut Lane, seq: u64, first: u32, blocks: Vec<Flat>, cx: &mut Cx<'_>) {
@@ -72,8 +72,8 @@ pub(crate) fn take_proof(lane: &mut Lane, cx: &mut Cx<'_>) {
         let id = it.first / lane.log.segment_slots;
         let proven = !lane.log.is_unproven(id);
         let segment = lane.log.segment(id);
-        if proven && segment.state == State::Unproven {
-            lane.log.set_state(id, State::Closed);
+        if proven && segment.state == SegmentState::Unproven {
+            lane.log.set_state(id, SegmentState::Closed);
             lane.reclaim.sparse.filled(id, segment.live, lane.log.segment_slots());
         }
     }

@@ -15,7 +15,7 @@
 use alloc::vec::Vec;
 
 use super::state::{RUN_BLOCKS_MAX, Run};
-use crate::act::commit::log::Place;
+use crate::act::commit::log::Bytes;
 use crate::act::damage::{damaged, holder, lose, try_other};
 use crate::act::direct::{fail_awaiting_clean, resume_awaiting_clean};
 use crate::act::reclaim::stuck::give_back;
@@ -56,10 +56,10 @@ pub(crate) fn run_end(lane: &Lane, flat: Flat) -> Option<Flat> {
 fn destageable(lane: &Lane, flat: Flat, dirty: bool, cx: &Cx<'_>) -> Option<(u32, u32)> {
     let found = lane.store.get(flat).filter(|found| found.dirty == dirty)?;
     // After a failure of the cache device nothing is changed in place any more.
-    let settled = cx.cache_failed() || !lane.log.unsealed(found.slot);
+    let sealed = cx.cache_failed() || !lane.log.unsealed(found.slot);
     // Replay counts all that it finds as main.
-    let settled = settled && (dirty || lane.log.zone_of(found.slot) == Zone::Writes);
-    let free = settled && !lane.trouble.is_lost(flat) && run_end(lane, flat).is_none();
+    let sealed = sealed && (dirty || lane.log.zone_of(found.slot) == Zone::Writes);
+    let free = sealed && !lane.trouble.is_lost(flat) && run_end(lane, flat).is_none();
     free.then_some((found.slot, found.checksum))
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn start_run(lane: &mut Lane, first: Flat, end: Flat, cx: &mut Cx<'_>
     let mut nth = 0;
     while nth < blocks {
         let slot = lane.runs[run].versions[nth as usize].0;
-        if let Place::Ram(from, offset) = lane.place(slot) {
+        if let Bytes::Ram(from, offset) = lane.bytes_of(slot) {
             cx.mem.copy(Span::new(from, offset, BLOCK_BYTES as u32), buf, nth * BLOCK_BYTES as u32);
             nth += 1;
             continue;

@@ -1,151 +1,255 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which segment is reclaimed next: one of which little is live, or what the policy would give up;
 //! first those that needn't wait for destage.
+//!
+//! [`choose`] looks at a [`View`], takes a segment out of its queue, and says in its [`Choice`]
+//! what follows. It changes nothing else; reclaim does what the choice says.
 
 use core::cell::Cell;
 
 use super::state::CLEANING_WAIT_NS;
 use super::{COMPACTED_PART, GAIN_MIN, MOVED_PART};
+use crate::act::commit::log::Log;
 use crate::act::reclaim::has_trouble;
 use crate::cx::Cx;
-use crate::fact::types::SegmentId;
+use crate::fact::types::{SegmentId, Time};
 use crate::lane::Lane;
-use crate::organ::segment::{Segment, State};
+use crate::organ::segment::{Segment, SegmentState};
 use crate::organ::sparse::Sparse;
+use crate::policy::Policy;
 
-/// Whether enough of a segment of so many slots is dead that there is more room when it is cleaned.
-const fn gains(segment: &Segment, slots: u32) -> bool {
-    segment.live + GAIN_MIN <= slots
+/// What reclaim knows when it chooses.
+pub(super) struct View<'a> {
+    log: &'a Log,
+    /// Segments from which something had to stay, since an origin has been away.
+    not_compacted: &'a [u32],
+    /// Commits before this one are covered by a checkpoint.
+    covered: u64,
+    /// Dead room is won back by cleaning: enough of the cache is dead.
+    cleans: bool,
+    /// A dirty block can't be read where it should be: none is moved.
+    trouble: bool,
+    /// A dirty block is sound on one member of the cache only.
+    reads_elsewhere: bool,
+    /// An origin takes nothing at the moment.
+    away: bool,
+    /// Blocks had to be dropped for want of room.
+    dropped: bool,
+    /// A segment is being compacted already.
+    compacting: bool,
+    /// Since when no segment could be cleaned.
+    waits_since: Option<Time>,
+    now: Time,
 }
 
-/// Which segment is reclaimed next, and whether all that is live in it is moved. None, too,
-/// while a segment that can be cleaned is waited for.
-pub(crate) fn choose_victim(lane: &mut Lane, cx: &Cx<'_>) -> Option<(u32, bool)> {
-    let cleans = Sparse::cleans(lane.store.index().len(), lane.log.slots());
-    if cleans && let Some(id) = sparse_victim(lane, true, cx) {
-        lane.reclaim.waits_since = None;
-        return Some((id, true));
+/// The queues that a segment is taken from.
+pub(super) struct Queues<'a> {
+    sparse: &'a mut Sparse,
+    policy: &'a mut dyn Policy,
+}
+
+/// Why a segment is reclaimed, and so what becomes of its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Its blocks are the policy's to judge.
+    Evict,
+    /// All that is live in it is moved, for its dead room.
+    Clean,
+    /// Its few dirty blocks are moved while an origin takes nothing.
+    Compact,
+}
+
+/// What reclaim does next.
+#[derive(Default)]
+pub(super) struct Choice {
+    /// This segment is reclaimed.
+    pub(super) taken: Option<(u32, Way)>,
+    /// A checkpoint would make a segment ready.
+    pub(super) checkpoint: bool,
+    /// Whether a segment is waited for that can soon be cleaned; `None`: that was not looked for.
+    pub(super) waits: Option<bool>,
+    /// Whether the policy's first ones were passed over, as too much of them is dirty; `None`: the
+    /// policy was not asked.
+    pub(super) passed_over: Option<bool>,
+}
+
+impl Choice {
+    const fn take(mut self, id: u32, way: Way) -> Self {
+        self.taken = Some((id, way));
+        self
     }
-    if waits_for_segment(lane, cx) {
-        return None;
-    }
-    let chosen = sparse_victim(lane, false, cx).or_else(|| ready_victim(lane, cx)).or_else(|| compact(lane, cx));
-    let chosen = if chosen.is_some() || lane.reclaim.compacting.is_some() { chosen } else { dirty_victim(lane, cx) };
-    chosen.map(|id| (id, false))
 }
 
-/// How much of a segment may be dirty that is reclaimed at once.
-fn dirty_max(lane: &Lane, cx: &Cx<'_>) -> u32 {
-    let moves = lane.log.has_room_to_move() && !has_trouble(lane, cx);
-    if moves { lane.log.segment_slots() / MOVED_PART } else { 0 }
-}
-
-/// The same where all that is live is moved: all of it may be dirty.
-fn dirty_max_to_clean(lane: &Lane, cx: &Cx<'_>) -> u32 {
-    if has_trouble(lane, cx) { 0 } else { lane.log.segment_slots() }
-}
-
-/// The segment of which least is live: little, or so much as is worth moving for its dead room.
-fn sparse_victim(lane: &mut Lane, cleans: bool, cx: &Cx<'_>) -> Option<u32> {
-    let dirty_max = if cleans { dirty_max_to_clean(lane, cx) } else { dirty_max(lane, cx) };
-    let covered = lane.checkpoint.covers();
-    let most = Sparse::most(cleans, lane.reclaim.dropped);
-    let (log, segment_slots) = (&lane.log, lane.log.segment_slots());
-    let sparse = |id: u32| {
-        let segment = &log.segments()[id as usize];
-        let is_full = segment.state == State::Closed;
-        let has_room = || !cleans || gains(segment, segment_slots) && log.has_room_to_clean(segment);
-        is_full.then(|| segment.last_seq < covered && segment.is_ready(dirty_max) && has_room())
+/// What there is to choose from in a lane.
+pub(super) fn look<'a>(lane: &'a mut Lane, cx: &Cx<'_>) -> (View<'a>, Queues<'a>) {
+    let view = View {
+        covered: lane.checkpoint.covers(),
+        cleans: Sparse::cleans(lane.store.index().len(), lane.log.slots()),
+        trouble: has_trouble(lane, cx),
+        reads_elsewhere: lane.trouble.reads_elsewhere(),
+        away: cx.facts.away,
+        dropped: lane.reclaim.dropped,
+        compacting: lane.reclaim.compacting.is_some(),
+        waits_since: lane.reclaim.waits_since,
+        now: cx.now,
+        log: &lane.log,
+        not_compacted: &lane.reclaim.not_compacted,
     };
-    let id = lane.reclaim.sparse.take(most, sparse)?;
-    lane.policy.forget(SegmentId(id));
-    Some(id)
+    (view, Queues { sparse: &mut lane.reclaim.sparse, policy: &mut *lane.policy })
 }
 
-/// Whether a segment can soon be cleaned: it waits for a checkpoint, or for the end of what
-/// reads there. As long as nothing had to be dropped, waiting is better than what the policy
-/// would give up.
-pub(super) fn waits_for_segment(lane: &mut Lane, cx: &Cx<'_>) -> bool {
-    if lane.reclaim.dropped || cx.facts.away || !Sparse::cleans(lane.store.index().len(), lane.log.slots()) {
-        return false;
+/// Chooses the segment that is reclaimed next. None, too, while a segment that can be cleaned is
+/// waited for.
+pub(super) fn choose(view: &View<'_>, from: &mut Queues<'_>) -> Choice {
+    let mut choice = Choice::default();
+    if view.cleans
+        && let Some(id) = view.sparse(true, from)
+    {
+        return choice.take(id, Way::Clean);
     }
-    let since = *lane.reclaim.waits_since.get_or_insert(cx.now);
-    let (most, dirty_max) = (Sparse::most(true, false), dirty_max_to_clean(lane, cx));
-    let (segments, segment_slots) = (lane.log.segments(), lane.log.segment_slots());
-    let fits = |id: u32| {
-        let segment = &segments[id as usize];
-        segment.state == State::Closed && segment.dirty <= dirty_max && gains(segment, segment_slots)
-    };
-    let covered = lane.checkpoint.covers();
-    let sparse = &lane.reclaim.sparse;
-    let uncovered = sparse.any(most, |id| fits(id) && segments[id as usize].last_seq >= covered);
-    let waits = (uncovered || sparse.any(most, fits)) && cx.now.since_ns(since) < CLEANING_WAIT_NS;
-    if uncovered && waits {
-        lane.checkpoint.want();
+    if view.waits_for_segment(from.sparse, &mut choice) {
+        return choice;
     }
-    lane.reclaim.waits = waits;
-    waits
-}
-
-/// The one that the policy would give up first, of those that needn't wait for destage.
-fn ready_victim(lane: &mut Lane, cx: &Cx<'_>) -> Option<u32> {
-    let (dirty_max, covered) = (dirty_max(lane, cx), lane.checkpoint.covers());
-    let segments = lane.log.segments();
-    let passed_over = Cell::new(false);
-    let ready = |id: SegmentId| {
-        let segment = &segments[id.0 as usize];
-        let evictable = segment.is_evictable(covered);
-        let ready = segment.is_ready(dirty_max);
-        passed_over.set(passed_over.get() || evictable && !ready);
-        evictable && ready
-    };
-    let victim = lane.policy.victim(&ready);
-    lane.reclaim.behind = passed_over.get().then_some(cx.now);
-    victim.map(|id| id.0)
-}
-
-/// The one that it would give up first. It has to wait for destage, in an order that is not the
-/// origin's: only where no other is left.
-fn dirty_victim(lane: &mut Lane, cx: &Cx<'_>) -> Option<u32> {
-    let (covered, slots) = (lane.checkpoint.covers(), lane.log.segment_slots());
-    let segments = lane.log.segments();
-    let victim = lane.policy.victim(&|id: SegmentId| segments[id.0 as usize].is_evictable(covered));
-    // A checkpoint helps only if full segments wait for one; and if destage can't be relied on,
-    // with holes.
-    let dirty_max = match victim {
-        None => slots,
-        Some(_) if cx.facts.away => slots / COMPACTED_PART,
-        Some(SegmentId(id)) => return Some(id),
-    };
-    if checkpoint_helps(lane, dirty_max) {
-        lane.checkpoint.want();
+    if let Some(id) = view.sparse(false, from) {
+        return choice.take(id, Way::Evict);
     }
-    victim.map(|id| id.0)
-}
-
-/// Whether a full segment of which so much is dirty at most waits for a checkpoint.
-pub(crate) fn checkpoint_helps(lane: &Lane, dirty_max: u32) -> bool {
-    let covered = lane.checkpoint.covers();
-    let helps = |it: &Segment| it.state == State::Closed && it.last_seq >= covered && it.dirty <= dirty_max;
-    lane.log.segments().iter().any(helps)
-}
-
-/// While an origin takes nothing, its dirty blocks can lie in all segments: then the holes
-/// between them are all the room there is. Chooses the segment that has the fewest of them, to
-/// move these; one at a time (tests: `a_log_full_of_scattered_dirty_blocks_has_room`,
-/// `a_power_cut_while_a_log_is_compacted`).
-pub(crate) fn compact(lane: &mut Lane, cx: &Cx<'_>) -> Option<u32> {
-    let compacting = lane.reclaim.compacting.is_some();
-    if !cx.facts.away || compacting || lane.trouble.reads_elsewhere() {
-        return None;
+    let (ready, passed_over) = view.ready(from.policy);
+    choice.passed_over = Some(passed_over);
+    if let Some(id) = ready {
+        return choice.take(id, Way::Evict);
     }
-    let most = (lane.log.segment_slots() / COMPACTED_PART).min(lane.log.room_to_compact());
-    let covered = lane.checkpoint.covers();
-    let fit = |it: &Segment| it.is_evictable(covered) && it.pins == 0 && it.dirty <= most;
-    let tried = |id: &u32| lane.reclaim.not_compacted.contains(id);
-    let segments = (0..).zip(lane.log.segments()).filter(|(id, it)| fit(it) && !tried(id));
-    let (id, _) = segments.min_by_key(|(_, it)| it.dirty)?;
-    lane.reclaim.compacting = Some(id);
-    lane.policy.forget(SegmentId(id));
-    Some(id)
+    if let Some(id) = view.compact(from.policy) {
+        return choice.take(id, Way::Compact);
+    }
+    if !view.compacting {
+        view.dirty(from.policy, &mut choice);
+    }
+    choice
+}
+
+/// As [`choose`], where as many segments are under reclaim as may be: one more may be compacted.
+pub(super) fn choose_to_compact(view: &View<'_>, from: &mut Queues<'_>) -> Choice {
+    let choice = Choice::default();
+    match view.compact(from.policy) {
+        Some(id) => choice.take(id, Way::Compact),
+        None => {
+            let checkpoint = view.away && !view.compacting && view.checkpoint_helps(view.slots() / COMPACTED_PART);
+            Choice { checkpoint, ..choice }
+        }
+    }
+}
+
+impl View<'_> {
+    /// Slots of a segment.
+    fn slots(&self) -> u32 {
+        self.log.segment_slots()
+    }
+
+    fn segment(&self, id: u32) -> &Segment {
+        &self.log.segments()[id as usize]
+    }
+
+    /// Whether enough of a segment is dead that there is more room when it is cleaned.
+    fn gains(&self, segment: &Segment) -> bool {
+        segment.live + GAIN_MIN <= self.slots()
+    }
+
+    /// How much of a segment may be dirty that is reclaimed at once.
+    fn dirty_max(&self) -> u32 {
+        if self.log.has_room_to_move() && !self.trouble { self.slots() / MOVED_PART } else { 0 }
+    }
+
+    /// How much may be dirty where all that is live is moved: everything.
+    fn dirty_max_to_clean(&self) -> u32 {
+        if self.trouble { 0 } else { self.slots() }
+    }
+
+    /// The segment of which least is live: little, or so much as is worth moving for its dead room.
+    fn sparse(&self, cleans: bool, from: &mut Queues<'_>) -> Option<u32> {
+        let dirty_max = if cleans { self.dirty_max_to_clean() } else { self.dirty_max() };
+        let fits = |id: u32| {
+            let segment = self.segment(id);
+            let has_room = || !cleans || self.gains(segment) && self.log.has_room_to_clean(segment);
+            let is_full = segment.state == SegmentState::Closed;
+            is_full.then(|| segment.last_seq < self.covered && segment.is_ready(dirty_max) && has_room())
+        };
+        let id = from.sparse.take(Sparse::most(cleans, self.dropped), fits)?;
+        from.policy.forget(SegmentId(id));
+        Some(id)
+    }
+
+    /// Whether a segment can soon be cleaned: it waits for a checkpoint, or for the end of what
+    /// reads there. As long as nothing had to be dropped, waiting is better than what the policy
+    /// would give up.
+    fn waits_for_segment(&self, sparse: &Sparse, choice: &mut Choice) -> bool {
+        if self.dropped || self.away || !self.cleans {
+            return false;
+        }
+        let (most, dirty_max) = (Sparse::most(true, false), self.dirty_max_to_clean());
+        let fits = |id: u32| {
+            let segment = self.segment(id);
+            segment.state == SegmentState::Closed && segment.dirty <= dirty_max && self.gains(segment)
+        };
+        let uncovered = sparse.any(most, |id| fits(id) && self.segment(id).last_seq >= self.covered);
+        let waited_ns = self.waits_since.map_or(0, |since| self.now.since_ns(since));
+        let waits = (uncovered || sparse.any(most, fits)) && waited_ns < CLEANING_WAIT_NS;
+        choice.checkpoint = uncovered && waits;
+        choice.waits = Some(waits);
+        waits
+    }
+
+    /// The segment that the policy would give up first, of those that needn't wait for destage; and
+    /// whether others were passed over that have to.
+    fn ready(&self, policy: &mut dyn Policy) -> (Option<u32>, bool) {
+        let dirty_max = self.dirty_max();
+        let passed_over = Cell::new(false);
+        let ready = |id: SegmentId| {
+            let segment = self.segment(id.0);
+            let evictable = segment.is_evictable(self.covered);
+            let ready = segment.is_ready(dirty_max);
+            passed_over.set(passed_over.get() || evictable && !ready);
+            evictable && ready
+        };
+        let id = policy.victim(&ready).map(|id| id.0);
+        (id, passed_over.get())
+    }
+
+    /// The segment that the policy would give up first. It has to wait for destage, in an order
+    /// that is not the origin's: only where no other is left.
+    fn dirty(&self, policy: &mut dyn Policy, choice: &mut Choice) {
+        let victim = policy.victim(&|id: SegmentId| self.segment(id.0).is_evictable(self.covered));
+        choice.taken = victim.map(|id| (id.0, Way::Evict));
+        // A checkpoint helps only if full segments wait for one; and if destage can't be relied on,
+        // with holes.
+        let dirty_max = match victim {
+            None => self.slots(),
+            Some(_) if self.away => self.slots() / COMPACTED_PART,
+            Some(_) => return,
+        };
+        choice.checkpoint |= self.checkpoint_helps(dirty_max);
+    }
+
+    /// Whether a full segment of which so much is dirty at most waits for a checkpoint.
+    fn checkpoint_helps(&self, dirty_max: u32) -> bool {
+        let helps =
+            |it: &Segment| it.state == SegmentState::Closed && it.last_seq >= self.covered && it.dirty <= dirty_max;
+        self.log.segments().iter().any(helps)
+    }
+
+    /// While an origin takes nothing, its dirty blocks can lie in all segments: then the holes
+    /// between them are all the room there is. Chooses the segment that has the fewest of them, to
+    /// move these; one at a time (tests: `a_log_full_of_scattered_dirty_blocks_has_room`,
+    /// `a_power_cut_while_a_log_is_compacted`).
+    fn compact(&self, policy: &mut dyn Policy) -> Option<u32> {
+        if !self.away || self.compacting || self.reads_elsewhere {
+            return None;
+        }
+        let most = (self.slots() / COMPACTED_PART).min(self.log.room_to_compact());
+        let fit = |it: &Segment| it.is_evictable(self.covered) && it.pins == 0 && it.dirty <= most;
+        let tried = |id: &u32| self.not_compacted.contains(id);
+        let segments = (0..).zip(self.log.segments()).filter(|(id, it)| fit(it) && !tried(id));
+        let (id, _) = segments.min_by_key(|(_, it)| it.dirty)?;
+        policy.forget(SegmentId(id));
+        Some(id)
+    }
 }

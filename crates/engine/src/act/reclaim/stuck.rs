@@ -11,7 +11,7 @@ use super::state::VICTIM_WAIT_NS;
 use crate::cx::Cx;
 use crate::fact::types::{SegmentId, Time};
 use crate::lane::Lane;
-use crate::organ::segment::State;
+use crate::organ::segment::SegmentState;
 
 /// Victims in which only lost blocks are left: they wait until those are written anew, and must
 /// not keep the others from being reclaimed.
@@ -44,9 +44,9 @@ pub(crate) fn full_of_lost(lane: &Lane, cx: &Cx<'_>) -> bool {
     }
     let held = held_by_lost(lane);
     (0..).zip(lane.log.segments()).all(|(id, segment)| match segment.state {
-        State::Free | State::Open => true,
-        State::Closed | State::Victim => held.binary_search(&id).is_ok(),
-        State::Unproven | State::Freeing => false,
+        SegmentState::Free | SegmentState::Open => true,
+        SegmentState::Closed | SegmentState::Victim => held.binary_search(&id).is_ok(),
+        SegmentState::Unproven | SegmentState::Freeing => false,
     })
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn give_back_victim(lane: &mut Lane, id: u32) {
         }
     }
     let (segment, segment_slots) = (lane.log.segment(id), lane.log.segment_slots());
-    lane.log.set_state(id, State::Closed);
+    lane.log.set_state(id, SegmentState::Closed);
     lane.policy.sealed(SegmentId(id), segment.zone);
     lane.reclaim.sparse.filled(id, segment.live, segment_slots);
 }

@@ -7,7 +7,7 @@
 //! its checkpoint, written before them, has decayed since.
 
 use super::COMMIT_BLOCKS_MAX;
-use super::state::{Phase, Recovery, Window};
+use super::state::{Recovery, RecoveryPhase, Slots};
 use crate::cx::{Cx, blocks_span};
 use crate::fact::open_error::OpenError;
 use crate::format::{CommitHeader, NO_SLOT, STREAMS};
@@ -23,13 +23,13 @@ impl Recovery {
     pub(crate) fn read_window(&mut self, lane: &Lane, slot: u32, data_blocks: u32, cx: &Cx<'_>) -> (u64, u32) {
         let left = lane.log.segment_slots() - slot % lane.log.segment_slots();
         let blocks = if data_blocks <= SMALL_COMMIT_BLOCKS { WINDOW_BLOCKS.min(left) } else { 1 };
-        self.window = Window { first: slot, blocks };
+        self.slots = Slots { first: slot, blocks };
         (lane.offset_of(slot, cx), blocks)
     }
 
     /// What to read next in search of commits behind the end; when all is read, judges.
     pub(crate) fn look_ahead(&mut self, lane: &mut Lane, cx: &mut Cx<'_>) -> Result<Option<(u64, u32)>, OpenError> {
-        self.phase = Phase::Ahead;
+        self.phase = RecoveryPhase::Ahead;
         let slots = lane.log.segment_slots();
         if !core::mem::replace(&mut self.ahead.begun, true) {
             self.turn_to(cx.delta.members.lead);
@@ -54,7 +54,7 @@ impl Recovery {
             if blocks < count {
                 self.ahead.ranges.push_front((first + blocks, count - blocks));
             }
-            self.window = Window { first, blocks };
+            self.slots = Slots { first, blocks };
             return Ok(Some((lane.offset_of(first, cx), blocks)));
         }
         if let Some(epoch) = self.ahead.later_epoch {
@@ -72,9 +72,9 @@ impl Recovery {
     /// Looks through what was read.
     pub(crate) fn take_ahead(&mut self, lane: &Lane, cx: &Cx<'_>) {
         let epoch = self.header.map_or(0, |header| header.epoch);
-        for nth in 0..self.window.blocks {
+        for nth in 0..self.slots.blocks {
             let header = CommitHeader::decode(cx.mem.bytes(blocks_span(self.buf, nth, 1)));
-            let here = self.window.first + nth;
+            let here = self.slots.first + nth;
             let Some(header) = header.filter(|header| header.fits(&cx.facts.superblock, here)) else { continue };
             let ours = header.cache_tag == cx.facts.cache_tag && usize::from(header.lane) == lane.id;
             if ours && header.epoch > epoch {

@@ -2,7 +2,7 @@
 //! The heads of a lane's two checkpoints: the newest counts, and either member of a mirrored cache
 //! may have it.
 
-use super::state::{Phase, Recovery, SecondLook};
+use super::state::{Recovery, RecoveryPhase, SecondLook};
 use crate::cx::Cx;
 use crate::fact::open_error::OpenError;
 use crate::format::CheckpointHeader;
@@ -31,14 +31,14 @@ impl Recovery {
             self.found[area as usize] = Some((header, self.member));
         }
         if area == 0 {
-            self.phase = Phase::Area(1);
+            self.phase = RecoveryPhase::Area(1);
             return read(1);
         }
         let newest = self.found.iter().flatten().map(|(header, _)| header.generation).max().unwrap_or(0);
         // What has decayed on one member, or was torn there, may be whole on the other.
         if self.head_lost && self.second_look.is_none() && self.turn_to_other(cx) {
             self.second_look = Some(SecondLook::default());
-            self.phase = Phase::Area(0);
+            self.phase = RecoveryPhase::Area(0);
             return read(0);
         }
         if let Some(look) = self.second_look {
@@ -56,7 +56,7 @@ impl Recovery {
         }
         lane.store.limit_checksum_bits(header.checksum_bits);
         (self.heads, self.next_segments) = (header.heads, header.next_segments);
-        (self.next_seq, self.phase) = (header.seq, Phase::Body);
+        (self.next_seq, self.phase) = (header.seq, RecoveryPhase::Body);
         Ok(self.next_body_read(lane, header, cx))
     }
 }

@@ -7,11 +7,11 @@ use alloc::collections::{BTreeMap, VecDeque};
 use crate::cx::Cx;
 use crate::fact::memory::Buf;
 use crate::format::{CheckpointHeader, CommitHeader, STREAMS, UnprovenBlocks};
-use crate::organ::members::State;
+use crate::organ::members::MembersState;
 
 /// What an opening does next.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum RecoveryPhase {
     /// Reading the head of area 0, then of area 1.
     Area(u32),
     Body,
@@ -25,9 +25,9 @@ pub(super) enum Phase {
     Copy,
 }
 
-/// State of a lane's opening.
+/// MembersState of a lane's opening.
 pub(crate) struct Recovery {
-    pub(super) phase: Phase,
+    pub(super) phase: RecoveryPhase,
     pub(super) buf: Buf,
     /// The newest heads found, with the members that have them.
     pub(super) found: [Option<(CheckpointHeader, u8)>; 2],
@@ -45,7 +45,7 @@ pub(crate) struct Recovery {
     /// What was read at each head: not yet, nothing sound, or a header.
     pub(super) candidates: [Option<Option<CommitHeader>>; STREAMS],
     /// What is in the buffer of the log.
-    pub(super) window: Window,
+    pub(super) slots: Slots,
     /// Data blocks of each stream's last commit.
     pub(super) data_blocks: [u32; STREAMS],
     /// Where each stream goes on when its segment is full.
@@ -77,10 +77,10 @@ impl Recovery {
     /// already, or there is none. What counts is on both, but either may have decayed, or fail now.
     pub(super) fn turn_to_other(&mut self, cx: &Cx<'_>) -> bool {
         let other = match (cx.delta.members.state, cx.delta.members.lead) {
-            (State::Whole, lead) => lead == self.member,
-            (State::Leaving { out }, _) => out == self.member,
+            (MembersState::Whole, lead) => lead == self.member,
+            (MembersState::Leaving { out }, _) => out == self.member,
             // It was left out while it was read.
-            (State::Single, lead) => lead != self.member,
+            (MembersState::Single, lead) => lead != self.member,
             _ => false,
         };
         if other {
@@ -92,26 +92,26 @@ impl Recovery {
     /// Reads from the lead again, if that is not the one that fails.
     pub(super) fn turn_back(&mut self, cx: &Cx<'_>) {
         match (cx.delta.members.state, cx.delta.members.lead) {
-            (State::Leaving { out }, lead) if out == lead => self.turn_to(1 - lead),
+            (MembersState::Leaving { out }, lead) if out == lead => self.turn_to(1 - lead),
             (_, lead) => self.turn_to(lead),
         }
     }
 
     pub(super) fn turn_to(&mut self, member: u8) {
         if self.member != member {
-            (self.member, self.window, self.candidates) = (member, Window::default(), Default::default());
+            (self.member, self.slots, self.candidates) = (member, Slots::default(), Default::default());
         }
     }
 }
 
 /// Consecutive slots that are in the buffer.
 #[derive(Default)]
-pub(super) struct Window {
+pub(super) struct Slots {
     pub(super) first: u32,
     pub(super) blocks: u32,
 }
 
-impl Window {
+impl Slots {
     /// The block of the buffer that holds this slot.
     pub(super) fn place(&self, slot: u32) -> Option<u32> {
         slot.checked_sub(self.first).filter(|at| *at < self.blocks)

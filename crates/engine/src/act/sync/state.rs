@@ -15,7 +15,7 @@ const TRIED_FOR_NS: u64 = 16_000_000_000;
 
 /// How far a lane is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum SyncPhase {
     /// A checkpoint is under way of which the new member lacks the beginning.
     Waiting,
     /// Making both checkpoint areas void, where the device may hold anything.
@@ -28,7 +28,7 @@ pub(super) enum Phase {
 
 /// A lane's part in filling a new mirror.
 pub(crate) struct Sync {
-    pub(super) phase: Phase,
+    pub(super) phase: SyncPhase,
     pub(super) next: Flat,
     pub(super) flying: u32,
     pub(super) copied: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Sync {
 impl Sync {
     pub(super) const fn new(of: u64) -> Self {
         Self {
-            phase: Phase::Waiting,
+            phase: SyncPhase::Waiting,
             next: Flat(0),
             flying: 0,
             copied: 0,
