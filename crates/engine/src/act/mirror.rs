@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cache on two devices: writes and flushes go to both, and count when both have them.
 //!
-//! The lead holds everything; the other member lacks the data of clean blocks. When one fails, that
-//! is recorded on the other before any write or flush made since counts ([`MembersState::Leaving`]): else
-//! a power cut could bring the failed one back as if it were complete. Then the cache goes on, on
-//! the other alone. [`crate::act::sync`] brings a new member in. Without a mirror nothing here is
-//! in the way: one state to look at.
+//! The lead holds everything; the other member lacks the data of clean blocks. When a member fails,
+//! that is recorded on the other one before any write or flush made since counts
+//! ([`MembersState::Leaving`]). Else a power cut could bring the failed member back as if it were
+//! complete. Then the cache goes on, on the other member alone. [`crate::act::sync`] brings a new
+//! member in. A cache without a mirror pays one comparison for this.
 
 use crate::cx::Cx;
 use crate::fact::canary::Canary;
