@@ -154,7 +154,9 @@ impl Lane {
         self.unlock(at);
         let piece = self.pieces.remove(at);
         debug_assert_eq!(piece.pending, 0, "a piece ended with I/O in flight");
-        cx.give_back_reserved(piece.first, piece.reserved);
+        if piece.reserved > 0 {
+            cx.give_back_reserved(piece.first, piece.reserved);
+        }
         let Piece { request, error, from_origin, .. } = piece;
         cx.delta.tell(if piece.kind.is_range() {
             Up::RangePieceDone { request, error }

@@ -1,21 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What would be if the cache had another size: small models of it, fed with a sample of the blocks.
+//! The shadow tells what would be if the cache had another size: small models of it, fed with a
+//! sample of the blocks.
 //!
-//! A block is in the sample if a hash of its key says so: one in 2^n. A cache of 1/2^n of the size sees of them what the
-//! whole one sees of all (SHARDS: Waldspurger et al., FAST 2015; miniature simulations of any policy: the same, USENIX ATC 2017). So four
-//! [`Model`]s of the policy that runs answer for half, the same, twice and four times the size, in at most 4 MiB with the duels below. Where
-//! neighbours of a miss are read along, all blocks of such a unit are in the sample or none: a model could see nothing of them else.
+//! A block is in the sample if a hash of its key says so: one in 2^n. A cache of 1/2^n of the size
+//! sees of these blocks what the whole one sees of all (SHARDS: Waldspurger et al., FAST 2015;
+//! miniature simulations of any policy: the same authors, USENIX ATC 2017). So four [`Model`]s of
+//! the policy that runs answer for half, the same, twice and four times the size. With the duels
+//! below they take at most 4 MiB. Where neighbours of a miss are read along, all blocks of such a
+//! unit are in the sample, or none: else a model could see nothing of them.
 //!
-//! One in 32 blocks at most, so that it costs 160 ns a block at worst, of 13 us that the daemon needs for a request of one; and at most
-//! 16,384 for the present size: caches of 2 GiB and more have 8,192 to 16,384 (test: `it_fits_in_4_mib`). Smaller ones have fewer, and their answers are worse;
-//! below 32 MiB ([`Shadow::BLOCKS_MIN`]) there are none. What share of the accesses is in the sample is left to chance, most of all with
-//! a few hot blocks; as misses are hardly those, misses are counted against the accesses that should be in it (SHARDS-adj). And how many the present size
-//! really has is known: by what the sample is wrong there, it is taken to be wrong for the others ([`misses`]).
+//! The sample has limits:
+//! - One block in 32 at most is in it. So the shadow costs 160 ns a block at worst, of 13 us that
+//!   the daemon needs for a request of one block.
+//! - At most 16,384 blocks are in it for the present size. Caches of 2 GiB and more have 8,192 to
+//!   16,384 (test: `it_fits_in_4_mib`). Smaller caches have fewer, and their answers are worse.
+//!   Below 32 MiB ([`Shadow::BLOCKS_MIN`]) there are none.
+//! - Chance decides what share of the accesses is in it, most of all with a few hot blocks. Misses
+//!   are hardly those. So misses are counted against the accesses that should be in the sample
+//!   (SHARDS-adj).
+//! - How many misses the present size really has is known. The sample is taken to be wrong for the
+//!   other sizes by what it is wrong there ([`misses`]).
 //!
-//! Of the present size and of each other one a [`Duel`] says whether the policy's gate is held open; of the present one the engine does it.
+//! For each size a [`Duel`] says whether the policy's gate is held open. With the present size the
+//! engine does what the duel says.
 //!
-//! What it says is about recent times: the last four to eight rounds, a round being as many accesses as the cache has blocks. It
-//! doesn't know the time: dirty blocks are written to the origin when they leave.
+//! The answers are about recent times: the last four to eight rounds. A round is as many accesses
+//! as the cache has blocks. The shadow doesn't know the time: dirty blocks are written to the
+//! origin when they leave.
 
 mod duel;
 mod lru;
@@ -43,7 +54,8 @@ const PRESENT: usize = 1;
 const BITS_MIN: u32 = 5;
 /// Blocks of the model of the present size, at most.
 const SAMPLED_BLOCKS_MAX: u64 = 1 << 14;
-/// Segments of a model, at most: those of the smallest sample of a duel are still large enough to be sparse.
+/// Segments of a model, at most. Those of the smallest sample of a duel are still large enough to
+/// be sparse.
 const SEGMENTS_MAX: u64 = 256;
 /// Segments that a model keeps free: for both zones, and one more.
 const FREE_SEGMENTS: u64 = 3;
@@ -100,7 +112,8 @@ pub struct WhatIf {
 
 /// Models of the cache in four sizes.
 pub struct Shadow {
-    /// For each size whether the gate would be held open; of the present one that is what the engine does.
+    /// For each size, whether the gate would be held open. With the present size that is what the
+    /// engine does.
     duels: [Option<Duel>; HALVES.len()],
     /// One block in 2^bits is sampled; without models none is.
     bits: u32,
@@ -118,7 +131,8 @@ pub struct Shadow {
     round: u64,
     /// When the model of the present size was full.
     full_at: Option<u64>,
-    /// What had been counted one and two times [`ROUNDS`] ago, the older first, and when the newer was.
+    /// What had been counted one and two times [`ROUNDS`] ago, the older first. `marked_at` tells
+    /// when the newer was.
     marks: [Mark; 2],
     marked_at: u64,
 }
@@ -174,8 +188,9 @@ impl Shadow {
         }
     }
 
-    /// A request does this to these blocks; whether the policy's gate is to be held open from now on, if that is something new. What the whole cache does is only
-    /// asked if it matters.
+    /// Notes that a request does this to these blocks. Returns whether the policy's gate is to be
+    /// held open from now on, if that is something new. `live` is asked what the whole cache does,
+    /// only if that matters.
     pub fn note(&mut self, access: Access, keys: Range<u64>, live: impl FnOnce() -> Live) -> Option<Hold> {
         let blocks = keys.end - keys.start;
         self.all.accesses += blocks;
@@ -258,11 +273,11 @@ impl Shadow {
         mark
     }
 
-    /// What would be with the sizes that are modelled, the present one among them; empty while it is not known.
-    /// The whole cache has had so many blocks so far.
+    /// What would be with the sizes that are modelled, the present one among them. `found`: what
+    /// the whole cache has had so far. Empty while the answer is not known.
     ///
-    /// Known it is a thousand sampled accesses after a cache of the present size would be full; or if it is not so after four rounds,
-    /// since then more isn't asked for.
+    /// The answer is known a thousand sampled accesses after a cache of the present size would be
+    /// full. If that is not so after four rounds, the answer is known then: more isn't asked for.
     #[must_use]
     pub fn what_if(&self, found: Found) -> Vec<WhatIf> {
         let needed = self.full_at.map_or(ROUNDS * self.round, |full| full + ACCESSES_MIN);
@@ -317,7 +332,8 @@ impl Shadow {
     }
 }
 
-/// What is said of a size, knowing what is said of the present one and which blocks that really had.
+/// What is said of a size. `present`: what is said of the present size. `so`: which blocks that
+/// really had.
 fn corrected(said: Totals, present: Totals, so: Found) -> Totals {
     let read_misses = |totals: Totals| totals.reads - totals.read_hits;
     let write_misses = |totals: Totals| totals.absorbed_blocks - totals.write_hits;
@@ -334,10 +350,12 @@ fn corrected(said: Totals, present: Totals, so: Found) -> Totals {
     Totals { hits: read_hits + write_hits + others, read_hits, write_hits, origin_read_blocks, ..said }
 }
 
-/// How many misses a size has of which so many are said, and so many of the present one, which really has so many.
+/// How many misses a size really has. `said`: what its model says. `said_present` and `so_present`:
+/// what the model of the present size says, and what is true there.
 ///
-/// The sample errs in the same direction for all sizes, as it has more hot units than there should be, or fewer; and what no model knows, like what was
-/// in the cache before, is so for all of them. A larger cache, which misses less, is wrong by less.
+/// The sample errs in the same direction for all sizes, as it has more hot units than there should
+/// be, or fewer. What no model knows, like what was in the cache before, is so for all of them. A
+/// larger cache, which misses less, is wrong by less.
 fn misses(said: u64, said_present: u64, so_present: u64) -> u64 {
     let wrong = so_present as f64 - said_present as f64;
     let part = if said < said_present { said as f64 / said_present as f64 } else { 1.0 };
@@ -365,8 +383,8 @@ fn resized(cache: Shape, halves: u32) -> Shape {
     Shape { segments: (u64::from(cache.segments) * u64::from(halves) / 2) as u32, window_blocks, ..cache }
 }
 
-/// The shape of a model of so many halves of a cache that sees one unit in 2^bits, with its neighbours and with a window that those share with it
-/// whom it doesn't see.
+/// The shape of a model of a cache of `halves` that sees one unit in 2^bits, with neighbours. Its
+/// window has full size, as unseen blocks share it.
 fn sampled(cache: Shape, halves: u32, bits: u32) -> Shape {
     let Shape { window_blocks, read_around_blocks, .. } = resized(cache, halves);
     Shape { window_blocks, read_around_blocks, ..scaled(cache, halves, bits) }
@@ -375,7 +393,8 @@ fn sampled(cache: Shape, halves: u32, bits: u32) -> Shape {
 /// The shape of a model of so many halves of a cache, for one block in 2^bits, each alone.
 fn scaled(cache: Shape, halves: u32, bits: u32) -> Shape {
     let scale = |blocks: u64| ((blocks * u64::from(halves)) >> bits >> 1).max(1);
-    // What a cache keeps free is not there for blocks; what a model must keep free is not charged to it.
+    // What a cache keeps free is not there for blocks. What a model must keep free is not charged to
+    // it.
     let usable = u64::from(cache.segments - cache.free_segments.min(cache.segments)) * u64::from(cache.segment_blocks);
     let usable = scale(usable);
     let segment_blocks = (usable / SEGMENTS_MAX).max(1);

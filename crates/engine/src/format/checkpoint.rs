@@ -76,8 +76,8 @@ impl CheckpointHeader {
         })
     }
 
-    /// Whether it belongs into this area (0 or 1), and all places that it names are in a cache of this layout.
-    /// One that does not fit is as bad as one that is damaged.
+    /// Whether the header belongs into this area (0 or 1), and all places that it names are in a
+    /// cache of this layout. A header that does not fit is as bad as one that is damaged.
     #[must_use]
     pub fn fits(&self, superblock: &Superblock, area: u32) -> bool {
         self.generation % 2 == u64::from(area)

@@ -108,8 +108,8 @@ pub struct CommitHeader {
     pub lane: u16,
     /// Its stream's number.
     pub stream: u8,
-    /// So many of the latest commits of promoted blocks, this one among them, hold what was not known to be durable on its origin
-    /// when this one was sealed.
+    /// How many of the latest commits of promoted blocks are not proven, this commit among them.
+    /// When this one was sealed, it was not known that the origins have their blocks durably.
     pub unproven: u8,
     /// What it holds.
     pub entries: Vec<Entry>,
@@ -122,7 +122,8 @@ impl CommitHeader {
         self.entries.iter().filter(|entry| entry.has_data()).count() as u32
     }
 
-    /// The entries, each with the slot of its block if this header is at `slot`. To one without a block the slot means nothing.
+    /// The entries, each with the slot of its block if this header is at `slot`. For an entry
+    /// without a block the slot means nothing.
     pub fn placed(&self, slot: u32) -> impl Iterator<Item = (u32, &Entry)> {
         self.entries.iter().scan(slot, |at, entry| {
             *at += u32::from(entry.has_data());
@@ -182,8 +183,9 @@ impl CommitHeader {
         (sound && numbers.iter().all(|number| *number < NUMBER_MAX)).then_some(it)
     }
 
-    /// Whether all places that it names are in a cache of this layout, if it lies at `slot` itself, and its data
-    /// in the same segment. One that does not fit is as bad as one that is damaged.
+    /// Whether a header at `slot` fits this layout: all places that it names are in the cache, and
+    /// its data is in the same segment. A header that does not fit is as bad as one that is
+    /// damaged.
     #[must_use]
     pub fn fits(&self, superblock: &Superblock, slot: u32) -> bool {
         slot < superblock.slots()

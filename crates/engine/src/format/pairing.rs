@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A cache on two devices: what each says of the other, and which of them can be believed.
 //!
-//! Both have the same layout. The *lead* holds everything; the other member, the mirror, the same but for
-//! the data of clean blocks. When a member fails, the other one's superblock says so durably before
-//! anything more is acknowledged: so the newest superblock always knows who is complete.
+//! Both have the same layout. The *lead* holds everything. The other member, the mirror, holds the
+//! same but for the data of clean blocks. When a member fails, the other one's superblock says so
+//! durably before anything more is acknowledged. So the newest superblock always knows which member
+//! is complete.
 
 use core::fmt;
 
@@ -30,7 +31,8 @@ pub struct Pairing {
     pub lead: u8,
     /// What is known of the other one.
     pub mirror: Mirror,
-    /// Names this pairing: the number of the update that began it. A member of an older one is no member.
+    /// Names this pairing: the number of the update that began it. A member of an older pairing is
+    /// no member.
     pub paired: u64,
     /// The lead became it without the data of clean blocks: the next opening forgets all of them.
     pub clean_lost: bool,
@@ -41,8 +43,8 @@ pub struct Pairing {
 pub enum PairingError {
     /// They are not members of one cache.
     Strangers,
-    /// The newest of them belongs with another device than the one given, or that one is not given: it may hold
-    /// newer data.
+    /// The newest of them belongs with another device than the one given, or no other was given.
+    /// That device may hold newer data.
     MemberMissing,
     /// The one given was left out earlier: what it holds is old.
     LeftOut,
@@ -62,9 +64,11 @@ impl fmt::Display for PairingError {
 
 impl core::error::Error for PairingError {}
 
-/// Decides which superblock counts. `first` and `second` are what was found on the devices, in any order;
-/// `alone` is the operator's word that the missing member will not come back. The superblock returned says by
-/// its [`Pairing::mirror`] whether both devices are to be used, or only the one with its `member` number.
+/// Decides which superblock counts. `first` and `second` are what was found on the devices, in any
+/// order. `alone` is the operator's word that the missing member will not come back.
+///
+/// The superblock that is returned tells by its [`Pairing::mirror`] whether both devices are to be
+/// used, or only the one with its `member` number.
 ///
 /// # Errors
 /// See [`PairingError`].

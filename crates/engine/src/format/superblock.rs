@@ -84,7 +84,8 @@ pub struct Superblock {
     pub epoch: u64,
     /// Whether the last daemon stopped cleanly, so that the stale guard's data is current.
     pub clean: bool,
-    /// The last daemon stopped because the cache device failed: its log may be older than the origin.
+    /// The last daemon stopped because the cache device failed. Its log may be older than the
+    /// origin.
     pub failed: bool,
     /// Dirty blocks at the last stop; means nothing after a crash.
     pub dirty_blocks: u64,
@@ -246,7 +247,8 @@ impl Superblock {
         it.layout_is_sound().map(|()| it)
     }
 
-    /// What a damaged superblock says of the size of the cache: where to look for its copy, and no more.
+    /// What a damaged superblock says of the size of the cache. This tells where to look for its
+    /// copy, and no more.
     #[must_use]
     pub fn size_said(block: &[u8]) -> Option<u64> {
         let media = SuperblockMedia::ref_from_bytes(block).ok()?;
@@ -319,8 +321,8 @@ impl Superblock {
             * BLOCK_BYTES
     }
 
-    /// What formatting writes besides the superblocks: for each lane an empty checkpoint in one area
-    /// and nothing in the other, as (first byte, block of 4096 bytes).
+    /// What formatting writes besides the superblocks, as (first byte, block of 4096 bytes): for
+    /// each lane an empty checkpoint in one area, and nothing in the other.
     #[must_use]
     pub fn empty_checkpoints(&self) -> Vec<(u64, Vec<u8>)> {
         let mut blocks = Vec::new();

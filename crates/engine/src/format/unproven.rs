@@ -25,7 +25,8 @@ impl UnprovenBlocks {
         self.0.drain(..self.0.len().saturating_sub(count));
     }
 
-    /// At the end of the log: blocks, with their slots. One that is still there, and clean, is to be forgotten.
+    /// Blocks that were never proven, with their slots, at the end of the log. A block that is
+    /// still there, and clean, is to be forgotten.
     pub fn at_end(self) -> impl Iterator<Item = (Key, u32)> {
         self.0.into_iter().flatten()
     }

@@ -15,14 +15,14 @@ pub(super) const SPEC: Spec<Build> = Spec {
     build: |_| Box::new(Fifo::default()),
 };
 
-/// How many are looked at: where none of the oldest is evictable, younger ones aren't either (a checkpoint has to cover them), or are
-/// better left alone (until they are clean).
+/// Segments that are looked at. Where none of the oldest is evictable, younger ones aren't either,
+/// as a checkpoint has to cover them; or they are better left alone until they are clean.
 const LOOK: usize = 256;
 
 /// Segments in the order in which they were sealed.
 ///
-/// One that is forgotten leaves its entry behind, as finding it would take as long as there are segments: an entry counts only if its stamp is the
-/// segment's.
+/// A segment that is forgotten leaves its entry behind: to find the entry would take as long as
+/// there are segments. So an entry counts only if its stamp is the segment's.
 #[derive(Default)]
 pub(super) struct Fifo {
     entries: VecDeque<(SegmentId, u32)>,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is remembered of blocks that are not in the cache: where they left it, and how often they were seen.
+//! Ghosts: what is remembered of blocks that are not in the cache. A ghost tells where the block
+//! left the cache, and how often it was seen.
 //!
-//! 16 bits a block: 11 of fingerprint, 2 of where it was, 3 of count. Sets of eight in the order of arrival, so that a set
-//! is a small FIFO. A look-up in a full set takes another block for the one once in 256 times, which costs at most one
-//! needless fill.
+//! A ghost takes 16 bits: 11 of fingerprint, 2 of where it was, 3 of count. Eight ghosts are a set,
+//! in the order of arrival, so that a set is a small FIFO. A look-up in a full set takes another
+//! block for the one once in 256 times. That costs at most one needless fill.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -23,7 +24,8 @@ pub(super) enum From {
     Writes,
     /// In the main zone.
     Main,
-    /// In the main zone or to be there, but for what is no doing of the gate: it was held open, or there was no room, or no budget.
+    /// The block was in the main zone, or was to be there. That was not the gate's doing: the gate
+    /// was held open, or there was no room, or no budget.
     Refused,
 }
 

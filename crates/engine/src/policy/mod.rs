@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which blocks are cached, and which leave.
+//! Policies decide which blocks are cached, and which leave.
 //!
-//! A policy sees keys as numbers, segment numbers, hits, and whether there is room; no I/O, no clock,
-//! not the cache. What clients write in writeback mode is always absorbed; a policy only learns of it.
+//! A policy sees keys as numbers, segment numbers, hits, and whether there is room. A policy sees
+//! no I/O, no clock, and not the cache. What clients write in writeback mode is always absorbed; a
+//! policy only learns of it.
 
 use alloc::boxed::Box;
 
@@ -55,11 +56,12 @@ pub const HITS_MAX: u8 = 3;
 
 /// A policy, one per lane.
 pub trait Policy: Send {
-    /// This block was read, or written through, and is not in the cache. `room`: more segments are free than
-    /// reclaim keeps, or many hold only what nobody asked for.
+    /// This block was read, or written through, and is not in the cache. `room`: more segments are
+    /// free than reclaim keeps, or many hold only what nobody asked for.
     fn missed(&mut self, key: u64, room: bool) -> Verdict;
 
-    /// A block that was to be admitted is not, for want of room or of budget; returns what to keep as its count.
+    /// A block that was to be admitted is not, for want of room or of budget. Returns what to keep
+    /// as its count.
     fn refused(&mut self, seen: u8) -> u8 {
         seen
     }
@@ -72,8 +74,8 @@ pub trait Policy: Send {
     /// A block left the window, and is not in the cache.
     fn left_window(&mut self, _key: u64, _seen: u8) {}
 
-    /// A word of the table's cache line that [`Policy::write_missed`] would look at, if that is a large table: it may be asked for
-    /// ahead.
+    /// A word of the table's cache line that [`Policy::write_missed`] would look at, if the table
+    /// is large. The word may be asked for ahead.
     fn looks_at(&self, _key: u64) -> Option<&u64> {
         None
     }
@@ -88,8 +90,8 @@ pub trait Policy: Send {
         (hits + 1).min(HITS_MAX)
     }
 
-    /// Whether blocks that nobody asked for are put in the cache, because one beside them missed. `room`: more segments are
-    /// free than reclaim keeps.
+    /// Whether blocks that nobody asked for are put in the cache, because a block beside them
+    /// missed. `room`: more segments are free than reclaim keeps.
     fn takes_neighbours(&self, room: bool) -> bool {
         room
     }
@@ -100,15 +102,15 @@ pub trait Policy: Send {
     /// A segment is full. Called again for a segment only after [`Policy::victim`] gave it away.
     fn sealed(&mut self, segment: SegmentId, zone: Zone);
 
-    /// The segment to reclaim next, of those for which `evictable` says yes, if there is one among those that the policy would
-    /// choose soon. The policy forgets it.
+    /// The segment to reclaim next, of those for which `evictable` says yes, if there is one among
+    /// those that the policy would choose soon. The policy forgets it.
     fn victim(&mut self, evictable: &dyn Fn(SegmentId) -> bool) -> Option<SegmentId>;
 
     /// A segment is reclaimed that [`Policy::victim`] has not given away: little of it is live.
     fn forget(&mut self, segment: SegmentId);
 
-    /// Whether a clean block of a segment under reclaim is copied forward to [`Zone::Main`], and with how many hits;
-    /// `kept` of the segment's `slots` have been so far.
+    /// Whether a clean block of a segment under reclaim is copied forward to [`Zone::Main`], and
+    /// with how many hits. `kept` of the segment's `slots` have been copied so far.
     fn survives(&mut self, zone: Zone, hits: u8, kept: u32, slots: u32) -> Option<u8>;
 
     /// A block was dropped at reclaim.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Everything is admitted, the oldest segment goes; of it, blocks seen again are copied forward, up to a quarter.
+//! A policy that admits everything and gives up the oldest segment. Blocks of that segment that
+//! were seen again are copied forward, up to a quarter of it.
 //!
 //! The quarter bounds write amplification at 1 / (1 - 1/4) = 1.33 in the worst case.
 

@@ -1,17 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The window: blocks that a read missed and that were not admitted wait here, in RAM, for a second look.
+//! The window: blocks that a read missed and that were not admitted wait here, in RAM, for a second
+//! look.
 //!
-//! A block that comes again soon is a hit without having been written to flash, and a block that is
-//! only asked for in quick succession never is (the correlated references of 2Q, Johnson and Shasha 1994; W-TinyLFU's
-//! window). A FIFO of places; whoever holds the bytes keeps them by place. Each write of a block asks for it here, and each miss several times, so it is found by
-//! chains, not in a tree (replays of two traces take 17 and 21 % less time so). Size: 1/32 of the cache, at most 16 MiB:
-//! on twelve traces a tenth was no better.
+//! A block that comes again soon is a hit without having been written to flash. A block that is
+//! only asked for in quick succession is never written (the correlated references of 2Q, Johnson
+//! and Shasha 1994; W-TinyLFU's window).
 //!
-//! Neighbours of what was missed, which came along unasked, wait here too, where they cost no flash. Asked for, they are first comers; else they leave as if they
-//! had never been here. How many are asked for says whether more shall come. On the twelve traces (mean hits without and behind a page cache of 16 MiB; blocks read
-//! from the origin for each access): none 38.6 and 19.0 % (0.43, 0.62), if one in eight is asked for 44.7 and 35.1 (0.61, 0.92). A prototype that was kinder to
-//! itself had 44.3 and 30.9 (0.51, 0.73) with one in two, 47.4 and 35.0 (0.55, 0.79) with one in five, 49.7 and 39.8 (0.67, 1.02) with one in ten. With one unit in 128
-//! that comes in any case instead of 32 it is 43.6 and 33.6 (0.54, 0.83).
+//! The window is a FIFO of places; the caller holds the bytes by place. Each write of a block asks
+//! for it here, and each miss several times. So a block is found by chains, not in a tree: replays
+//! of two traces take 17 and 21 % less time. The size is 1/32 of the cache, at most 16 MiB. On
+//! twelve traces a tenth was no better.
+//!
+//! Neighbours of a miss came along unasked. They wait here, too, where they cost no flash. A
+//! neighbour that is asked for is a first comer; else it leaves as if it had never been here. How
+//! many are asked for says whether more shall come. Measured on the twelve traces, in the mean: hits
+//! without and behind a page cache of 16 MiB, and blocks read from the origin for each access in
+//! both cases.
+//!
+//! | neighbours come | hits without / behind a page cache | blocks read per access |
+//! |---|---|---|
+//! | never | 38.6 / 19.0 % | 0.43, 0.62 |
+//! | while one in eight is asked for | 44.7 / 35.1 % | 0.61, 0.92 |
+//! | the same, and one unit in 128 comes in any case instead of 32 | 43.6 / 33.6 % | 0.54, 0.83 |
+//! | prototype, kinder to itself: one in two | 44.3 / 30.9 % | 0.51, 0.73 |
+//! | prototype: one in five | 47.4 / 35.0 % | 0.55, 0.79 |
+//! | prototype: one in ten | 49.7 / 39.8 % | 0.67, 1.02 |
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -21,8 +34,9 @@ use crate::fact::types::BLOCK_BYTES;
 use crate::organ::chains::{Chains, NOBODY, grow};
 
 const CACHE_PART: u64 = 32;
-/// Neighbours come while one in so many is asked for. For a disk a hundredth would pay (carrying 60 KiB takes it a twentieth of getting
-/// to a block), for a network volume of 1 ms and 250 MB/s a sixtieth; but they push others out, and somebody may pay for bytes.
+/// Neighbours come while one in this many is asked for. For a disk a hundredth would pay: to carry
+/// 60 KiB takes a twentieth of the time to get to a block. For a network volume of 1 ms and 250
+/// MB/s a sixtieth would pay. But neighbours push others out, and somebody may pay for bytes.
 const ASKED_FOR_PART: u64 = 8;
 /// So many make a judgement; of so many the older ones count half from then on.
 const JUDGED_MIN: u64 = 256;
@@ -41,7 +55,8 @@ pub struct Window {
     seen: Vec<u8>,
     at: Chains,
     hand: usize,
-    /// Neighbours whose time here is over, and those among them that were asked for; halved together.
+    /// Neighbours whose time here is over. With those among them that were asked for, the number is
+    /// halved from time to time.
     judged: u64,
     asked_for: u64,
 }
@@ -81,8 +96,8 @@ impl Window {
         self.seen[place as usize] = seen;
     }
 
-    /// A block is read: whether it came along and is asked for for the first time. Then the policy is to be asked about it; until it is, the block counts as
-    /// one that was not declined.
+    /// A block is read. Returns whether it came along and is asked for for the first time. Then the
+    /// policy is to be asked about it; until then the block counts as one that was not declined.
     pub(crate) fn read(&mut self, place: u32, policy: &mut dyn Policy) -> bool {
         let seen = &mut self.seen[place as usize];
         let first = *seen == UNASKED;
@@ -113,8 +128,8 @@ impl Window {
         self.place(key, UNASKED)
     }
 
-    /// Puts a block in that was seen at least once; returns its place, and who had to leave for it, if anybody had asked for him. `None`: no place
-    /// at all.
+    /// Puts a block in that was seen at least once. Returns its place, and the block that had to
+    /// leave for it, if anybody had asked for that block. `None`: there is no place at all.
     pub fn put(&mut self, key: u64, seen: u8) -> Option<(u32, Option<(u64, u8)>)> {
         debug_assert_ne!(seen, UNASKED, "bug: block {key} was asked for");
         self.place(key, seen)
@@ -168,8 +183,8 @@ impl Window {
         Some((key, seen))
     }
 
-    /// Forgets the blocks of a range: their bytes are old, or they are in the cache now. A neighbour among them was of no use: so it is to who only
-    /// writes.
+    /// Forgets the blocks of a range: their bytes are old, or they are in the cache now. A
+    /// neighbour among them was of no use, as to a client that only writes.
     pub fn forget(&mut self, keys: Range<u64>) {
         if keys.end.saturating_sub(keys.start) > self.keys.len() as u64 {
             // Of a range that is longer than the window those who wait are looked at instead.

@@ -1,21 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether the gate should be held open: small models of the cache play it both ways.
+//! Duels: small models of the cache say whether the policy's gate should be held open.
 //!
-//! When what is asked for changes, the gate costs a second miss of each block. So a sample of the blocks (as the shadow's, but
-//! of up to 4,096, and of small caches too) is seen by an LRU, by the policy with its gate, and by the policy as it
-//! is run. An LRU that is ahead of the gate over about a turnover, by half a hit of a hundred and by more than chance would make of two that are
-//! as good, has the gate held open until it is ahead by half of that only. So a scan that comes just then is cached for a turnover at most, as it would
-//! be by the LRU.
-//! (Without a look at chance random blocks of ten times the cache were written to flash twice as often, for no hit more.)
+//! When what clients ask for changes, the gate costs a second miss of each block. So a sample of
+//! the blocks is seen by three models: an LRU, the policy with its gate, and the policy as it is
+//! run. The sample has up to 4,096 blocks, and small caches have one, too.
 //!
-//! When all that is asked for has changed ([`Shift`]) it is held open on trial, for half a round, and longer if the LRU is ahead then; what was hot
-//! is hardly copied forward for four rounds then (of as many accesses as the cache has blocks). (Data of 0.8 caches that changes every six rounds: 0.0 to 1.0 points under LRU over
-//! a turnover; 2.3 to 6.9 without.) Not after holding it open was in vain, nor while the LRU is behind: loops. A lead of nothing means little
-//! (of a sample of 4,096 blocks the repetitions alone are worth 0.2 points), but was enough on all traces.
+//! An LRU that is ahead of the gate has the gate held open. The lead is counted over about a
+//! turnover. The lead must be half a hit of a hundred, and more than chance would make of two
+//! models that are equally good. The gate stays open until the lead is half of that. So a scan that
+//! comes just then is cached for a turnover at most, as the LRU would cache the scan. Without a
+//! look at chance, random blocks of ten times the cache were written to flash twice as often, for
+//! no hit more.
 //!
-//! That may be in vain: a burst that an LRU likes costs blocks that were gathered over a long time. What is run lags behind the gate
-//! then, and the LRU must be ahead by twice as much the next time; by half of that again when holding it open has paid, or when the LRU has had more
-//! hits than the gate by four times of what doing so in vain had cost: else one bad day would be remembered for good (measured: docs/laboratory/policy.md).
+//! When all that clients ask for has changed ([`Shift`]), the gate is held open on trial for half a
+//! round. A round is as many accesses as the cache has blocks. The gate stays open longer if the
+//! LRU is ahead then. What was hot is hardly copied forward for four rounds then. There is no trial
+//! after one that was in vain, nor while the LRU is behind, as with loops. Measured with data of
+//! 0.8 caches that changes every six rounds: 0.0 to 1.0 points under LRU over a turnover; 2.3 to
+//! 6.9 without the trial. A lead of nothing means little: of 4,096 blocks the repetitions alone are
+//! worth 0.2 points. But such a lead was enough on all traces.
+//!
+//! An open gate may be in vain: a burst that an LRU likes costs blocks that were gathered over a
+//! long time. Then the policy as it is run lags behind the gate, and the LRU must be ahead by twice
+//! as much the next time. The lead that is asked for falls by half when an open gate has paid. The
+//! lead falls, too, when the LRU has had more hits than the gate, by four times of what an open
+//! gate had cost in vain. Else one bad day would be remembered for good (measured:
+//! docs/laboratory/policy.md).
 
 use core::ops::Range;
 
@@ -32,20 +42,25 @@ const SAMPLED_BLOCKS_MAX: u64 = 1 << 12;
 /// in vain: with 33/64 of what `cp_vscsi_al` touches 46.0 % were hits, with 32/64 51.8 %. With
 /// seven eighths they are 52.9 % and 51.2 % (docs/laboratory/loads.md).
 const LRU_EIGHTHS: u64 = 7;
-/// By how much an LRU has to be ahead at first, and at most, so that a change of everything is always seen: hits in an access.
+/// The lead that is asked of an LRU at first, and at most, in hits per access. With the largest
+/// lead a change of everything is still seen.
 const LEAD_FIRST: f64 = 0.005;
 const LEAD_MAX: f64 = 0.3;
 /// And by how many standard deviations of what chance does.
 const LEAD_SIGMAS: f64 = 4.0;
-/// The lead counts up to this many times what is asked for. Without hits of anybody it falls to the half in 0.9 turnovers: ln(1.25 / 0.5).
+/// The lead counts up to this many times what is asked for. Without hits of any model the lead
+/// falls to the half in 0.9 turnovers: ln(1.25 / 0.5).
 const LEAD_COUNTED: f64 = 1.25;
-/// Hits by which what is run must be ahead of the gate or behind it, as a share of the cache, for the lead that is asked for to change.
+/// Hits, as a share of the cache. The lead that is asked for changes when what is run is so far
+/// ahead of the gate, or behind it.
 const PAID: f64 = 0.05;
-/// Hits that the LRU must have had more than the gate, as a share of the cache, for half the lead to be asked for. Each access counts for a little of it, so that
-/// without any it takes 67 rounds.
+/// Hits that the LRU must have had more than the gate, as a share of the cache, for half the lead
+/// to be asked for. Each access counts for a little of a hit: without any hits, 67 rounds are
+/// enough.
 const FORGONE: f64 = 4.0 * PAID;
 const FORGIVEN: f64 = 0.003;
-/// How long a trial is, and how long what was hot before is hardly copied forward if it goes on: accesses, as a share of the cache.
+/// How long a trial is, in accesses, as a share of the cache. If the gate stays open, what was hot
+/// before is hardly copied forward for [`SETTLED`].
 const TRIAL: f64 = 0.5;
 const SETTLED: f64 = 4.0;
 
@@ -64,7 +79,7 @@ pub struct Duel {
 struct Score {
     /// Blocks of the cache, of which each counts for one of the sample.
     blocks: f64,
-    /// Hits in an access by which the LRU is ahead of the gate: an exponential mean over a turnover.
+    /// The lead of the LRU over the gate in hits per access: an exponential mean over a turnover.
     lead: f64,
     /// How often one of the two has a block that the other hasn't: likewise.
     differ: f64,
@@ -106,7 +121,8 @@ impl Score {
         }
     }
 
-    /// The standard deviation of the lead, if both are as good: that of an exponential mean over `blocks` of what is 1 as often as -1.
+    /// The standard deviation of the lead, if both models are equally good. That is the deviation
+    /// of an exponential mean over `blocks` of a number that is 1 as often as -1.
     fn chance(&self) -> f64 {
         let variance = self.differ / (2.0 * self.blocks);
         // Without the standard library roots are of integers.
@@ -117,7 +133,8 @@ impl Score {
         (self.asked, self.paid, self.forgone) = (asked, 0.0, 0.0);
     }
 
-    /// An access, whether it is a read, since when the LRU has the block, and whether the others have it.
+    /// Counts an access. `read`: the access is a read. `since`: the moment since when the LRU has
+    /// the block. `gated` and `run`: the other two models have the block.
     fn count(&mut self, read: bool, since: Option<u64>, gated: bool, run: bool) {
         let points = |hit: bool| f64::from(u8::from(hit));
         self.lead += (points(since.is_some()) - points(gated) - self.lead) / self.blocks;
@@ -143,7 +160,7 @@ impl Score {
         }
         if begins || on_trial {
             // One at a time.
-            self.shift.settle();
+            self.shift.end();
         }
         let ahead = self.lead > if self.hold == Hold::No { asked } else { asked / 2.0 };
         self.hold = match self.hold {
@@ -179,7 +196,8 @@ impl Duel {
         Some(Self { bits, lru, gated: model(), run: model(), score: Score::new(sampled) })
     }
 
-    /// A request does this to these blocks; whether the gate is to be held open, if that is something new.
+    /// Notes that a request does this to these blocks. Returns whether the gate is to be held open,
+    /// if that is something new.
     pub fn note(&mut self, access: Access, keys: Range<u64>) -> Option<Hold> {
         let before = self.score.hold;
         keys.for_each(|key| self.note_hashed(access, key, mix(key ^ SALT)));
@@ -348,8 +366,9 @@ mod tests {
         assert!(!open && most > 2.0 * LEAD_FIRST, "{open}, {most}");
     }
 
-    /// A score that has seen hits, then misses, and then the same blocks again and again, if the LRU is `lead` ahead and so much is `asked` of it: what it
-    /// holds after each of the last.
+    /// A score sees hits, then misses, and then the same blocks again and again. The LRU is `lead`
+    /// ahead, and `asked` is asked of it. Yields what the score holds after each of the last
+    /// accesses.
     fn shifted(lead: f64, asked: f64) -> impl Iterator<Item = Hold> {
         let mut score = Score::new(4096);
         (0..8192).for_each(|_| score.count(true, Some(0), true, true));

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An LRU of keys, for the duel: what a cache would hold that takes all and drops what was asked for longest ago.
+//! An LRU of keys, for the duel: what a cache would hold that takes all blocks, and drops the block
+//! that was asked for longest ago.
 //!
-//! Slots in a list through two tables and found by [`Chains`]: 36 bytes a key, and memory is taken as it fills.
+//! Slots lie in a list through two tables, and are found by [`Chains`]. A key takes 36 bytes.
+//! Memory is taken as the LRU fills.
 
 use alloc::vec::Vec;
 

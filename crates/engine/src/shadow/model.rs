@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A model of the cache: the policy over a log, without data, devices and time.
 //!
-//! The log is the cache: a block rewritten leaves a hole until its segment is reclaimed, free segments and half-full ones hold
-//! nothing, and what is copied forward counts. Segments with little in them go first, and what clients wrote there is moved, as in the engine. The window is there too. Unlike the engine's, there are no commit headers
-//! (0.4 % of a segment), one lane, and dirty blocks are taken for destaged when their segment is reclaimed. Neighbours of what
-//! is missed, if they are wanted ([`Shape::read_around_blocks`]), come into the window also while there is room, and from beyond the origin's end; they come when
-//! the request is over. Of a sample of such units a model sees what lies in them, and [`Unseen`] others take the places in its window.
-//! `sim` replays traces against it, and the shadow runs small ones of it.
+//! The log is the cache. A block that is rewritten leaves a hole until its segment is reclaimed.
+//! Free and half-full segments hold nothing, and what is copied forward counts. As in the engine,
+//! segments with little in them go first, and what clients wrote there is moved. The model has a
+//! window, too.
+//!
+//! The model differs from the engine:
+//! - There are no commit headers (0.4 % of a segment), and there is one lane.
+//! - Dirty blocks are taken for destaged when their segment is reclaimed.
+//! - Neighbours of a miss ([`Shape::read_around_blocks`]) come into the window also while there is
+//!   room, and from beyond the origin's end. They come when the request is over.
+//! - A model that sees a sample of such units sees what lies in them. [`Unseen`] others take the
+//!   places in its window.
+//!
+//! `sim` replays traces against the model, and the shadow runs small ones of it.
 
 mod log;
 
@@ -36,7 +44,8 @@ pub struct Shape {
     pub window_blocks: usize,
     /// For how many blocks each stands: 1, but in a model that sees a sample.
     pub stands_for: u32,
-    /// Blocks that are read around a miss, as from a disk: 1 for none. A model that sees a sample sees all of such a unit or nothing.
+    /// Blocks that are read around a miss, as from a disk: 1 for none. A model that sees a sample
+    /// sees all blocks of such a unit, or none.
     pub read_around_blocks: u64,
 }
 
@@ -189,7 +198,8 @@ impl Model {
         outcome
     }
 
-    /// A block is written, in writethrough mode: kept if it was there, else offered like one that was read.
+    /// A block is written, in writethrough mode. The block is kept if it was there, else offered
+    /// like a block that was read.
     pub fn write_through(&mut self, key: u64) {
         self.evicted.clear();
         let found = self.find(key);
@@ -220,8 +230,8 @@ impl Model {
         }
     }
 
-    /// From now on no more bytes may be written to flash in a day, as far as reads can be declined: as with the daemon's `flash_writes_per_day`, but for
-    /// commit headers and checkpoints.
+    /// Limits the bytes that are written to flash in a day, as far as reads can be declined. The
+    /// daemon's `flash_writes_per_day` also counts commit headers and checkpoints.
     pub const fn limit_flash_writes(&mut self, bytes_per_day: u64) {
         self.budget = Some(Budget::new(bytes_per_day, self.now));
     }
@@ -293,7 +303,8 @@ impl Model {
         }
     }
 
-    /// The hits with which a block is written anew; `None` if it was not there, which the window then forgets.
+    /// The hits with which a block is written anew. `None`: the block was not there, and the window
+    /// forgets it.
     fn write_hits(&mut self, key: u64, found: Option<u32>) -> Option<u8> {
         if let Some(slot) = found {
             let zone = self.zones[slot as usize / self.segment_blocks];
@@ -338,8 +349,9 @@ impl Model {
         self.neighbours_come_of(0..0)
     }
 
-    /// The same in a model that sees a sample of the units, if it is one, of a request for these blocks: those of other units are taken for missed beside
-    /// one that was, and nothing comes there.
+    /// Neighbours come of a request for these blocks, in a model that sees a sample of the units.
+    /// Blocks of other units are taken for missed beside a block that was missed, and nothing comes
+    /// there.
     pub(super) fn neighbours_come_of(&mut self, asked: Range<u64>) -> u64 {
         let (mut more, around) = (0, self.read_around_blocks);
         let mut last_unit = None;
@@ -348,7 +360,8 @@ impl Model {
             let (run, seen) = self.completed(run.clone(), &asked);
             let unit = run.start / around;
             let begin = begin_of_unit(run.start, run.end, around);
-            // Of two runs in one unit the second waits for the first one's read, and is no neighbour.
+            // Of two runs in one unit the second waits for the first one's read, and is no
+            // neighbour.
             if run.end - run.start >= around || last_unit == Some(unit) || !self.window.wants_neighbours(unit) {
                 continue;
             }
@@ -409,7 +422,8 @@ impl Model {
         self.window.others_come(others, &mut *self.policy);
     }
 
-    /// Puts a clean block that is not in the log there if the policy admits it; else how often it was seen.
+    /// Puts a clean block that is not in the log there, if the policy admits the block. Else
+    /// returns how often it was seen.
     fn admit(&mut self, key: u64) -> Result<(), u8> {
         let verdict = self.policy.missed(key, self.room);
         if !verdict.admit {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether all that is asked for has changed, to data that would fit: known long before an LRU has shown to be ahead.
+//! Tells that all that clients ask for has changed, to data that would fit. This is known long
+//! before an LRU has shown to be ahead.
 //!
-//! Of reads, as the gate is for them: hits fall to a quarter of what they were. A scan does that too, so what came since must be asked for again, as often as data
-//! that fits would be: of n random blocks of N about n^2 / 2N come twice (the birthday problem). Of a cache of 4,096 blocks eight repetitions in the first 256
-//! say so; an LRU is half a hit of a hundred ahead after four hundred, and each of these must be missed once more then.
+//! Only reads count, as the gate is for them. The first sign: hits fall to a quarter of what they
+//! were. A scan does that, too. So what came since must be asked for again, as often as data that
+//! fits would be. Of n random blocks of N about n^2 / 2N come twice (the birthday problem). In a
+//! cache of 4,096 blocks eight repetitions among the first 256 reads are enough. An LRU is half a
+//! hit of a hundred ahead after four hundred reads, and each of these would be missed once more by
+//! then.
 
 /// Hits lately are a mean over this part of a cache full of accesses, those before over all of it.
 const LATELY_PART: f64 = 64.0;
@@ -41,8 +45,9 @@ impl Shift {
         Self { blocks, lately: 0.0, usual: 0.0, fallen: None }
     }
 
-    /// A read at that moment, counted in accesses, of a block that an LRU has since then, and whether the cache has it: whether all that is asked for
-    /// has changed. If so it says so until [`Self::settle`], for a while.
+    /// Counts a read at a moment `now`, counted in accesses. `since`: the moment since when an LRU
+    /// has the block. `hit`: the cache has the block. Returns whether all that is asked for has
+    /// changed; the answer stays yes until [`Self::end`], for a while.
     pub(super) fn count(&mut self, now: u64, since: Option<u64>, hit: bool) -> bool {
         self.note(hit);
         let short = self.blocks / LATELY_PART;
@@ -72,8 +77,8 @@ impl Shift {
         self.lately += (hit - self.lately) * LATELY_PART / self.blocks;
     }
 
-    /// It is known.
-    pub(super) fn settle(&mut self) {
+    /// The change is known.
+    pub(super) fn end(&mut self) {
         self.fallen = None;
     }
 }
@@ -86,7 +91,8 @@ mod tests {
 
     const BLOCKS: u64 = 1 << 12;
 
-    /// A cache that hits what is hot, and then those reads, each of which misses: after how many it says so.
+    /// A cache hits what is hot, and then gets these reads, each of which misses. Returns after how
+    /// many of them the change is noticed.
     fn noticed(reads: impl Iterator<Item = u64>) -> Option<usize> {
         let (mut shift, mut lru) = (Shift::new(BLOCKS as f64), Lru::new(BLOCKS as usize));
         for now in 0..4 * BLOCKS {

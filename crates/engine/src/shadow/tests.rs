@@ -68,7 +68,8 @@ fn it_fits_in_4_mib() {
         let shape = Shape { read_around_blocks: 16, ..cache(blocks) };
         let mut shadow = Shadow::new(shape, policy::ALL[0].build);
         assert_eq!(shadow.round, in_sample);
-        // Everything that is asked for is in the sample, so that all four models fill, and their windows.
+        // Everything that is asked for is in the sample. So all four models fill, and their
+        // windows, too.
         let bits = shadow.bits;
         let sampled = (0_u64..).filter(|unit| mix(unit ^ SALT) >> (64 - bits) == 0);
         let units = if blocks < 1 << 28 { in_sample * 10 / 15 } else { 1000 };

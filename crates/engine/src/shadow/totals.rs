@@ -24,8 +24,8 @@ pub struct Totals {
     pub reinserted_blocks: u64,
     /// Blocks read from the origin.
     pub origin_read_blocks: u64,
-    /// Blocks written to the origin, when they leave the cache or the trace ends: the least that must be, as a daemon that
-    /// destages earlier may write a block more than once.
+    /// Blocks written to the origin, when they leave the cache or when the trace ends. This is the
+    /// least that must be written: a daemon that destages earlier may write a block more than once.
     pub origin_write_blocks: u64,
 }
 

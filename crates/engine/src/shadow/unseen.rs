@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Those who come into the window of the whole cache beside the ones that a model of a sample sees.
+//! Blocks that come into the window of the whole cache beside those that a model of a sample sees.
 //!
-//! Of a window of 4,096 blocks a model that sees one unit of 2,048 would have two places, and a unit has sixteen blocks. So it has a window of full size, and places
-//! are taken by those that it doesn't see: for each that it sees as many as it stands for, but evenly, and later, as the others of its own unit come at once.
+//! A model that sees one unit of 2,048 would have two places of a window of 4,096 blocks, and a
+//! unit has sixteen blocks. So the model has a window of full size, and blocks that it doesn't see
+//! take places there. For each block that the model sees, as many others come as the model stands
+//! for. They come evenly and later, as the other blocks of its own unit come at once.
 
-/// So many sampled accesses later, on average. (64 and 4,096 are as good: 0.1 points on eight traces.)
+/// Sampled accesses between a block and the unseen ones, on average. With 64 and with 4,096 results
+/// were as good: 0.1 points on eight traces.
 const LATER_ACCESSES: u64 = 512;
 
 pub(super) struct Unseen {
