@@ -100,7 +100,7 @@ pub fn seal_checksum(data_crc: u32, key: Key, cache_tag: u64) -> u32 {
     data_crc ^ ((x >> 32) as u32)
 }
 
-/// One origin, as recorded in the superblock.
+/// An origin, as recorded in the superblock.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
 pub struct OriginMedia {
@@ -160,7 +160,7 @@ pub struct CommitMedia {
     entries: [EntryMedia; COMMIT_ENTRIES_MAX],
 }
 
-/// One entry of a commit.
+/// An entry of a commit.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
 pub struct EntryMedia {
@@ -199,7 +199,7 @@ pub struct CheckpointEntriesMedia {
     entries: [CheckpointEntryMedia; CHECKPOINT_ENTRIES_MAX],
 }
 
-/// One index entry of a checkpoint.
+/// An index entry of a checkpoint.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
 pub struct CheckpointEntryMedia {

@@ -49,10 +49,10 @@ pub(crate) const MERGING_CACHE_MAX: u32 = 64;
 
 /// All lanes.
 pub(crate) type Lanes = [Box<Lane>];
-/// The same, to hand them over one by one.
+/// All lanes, to hand them over one by one.
 pub(crate) type OwnLanes = Vec<Box<Lane>>;
 
-/// One lane.
+/// A lane: an independent log with its own part of the index.
 pub(crate) struct Lane {
     pub(crate) id: usize,
     /// The blocks that it has.
@@ -80,7 +80,7 @@ pub(crate) struct Lane {
     /// Blocks that are being completed from their old content, and pieces that wait for their turn
     /// to be.
     pub(crate) merges: Places<usize>,
-    /// The same for those that are completed from the cache device alone.
+    /// Blocks that are completed from the cache device alone, and pieces that wait for that.
     pub(crate) cache_merges: Places<usize>,
     /// Pieces that wait for room in the log, first come first served.
     pub(crate) awaiting_room: VecDeque<usize>,

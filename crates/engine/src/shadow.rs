@@ -115,7 +115,7 @@ pub struct Shadow {
     /// For each size, whether the gate would be held open. With the present size that is what the
     /// engine does.
     duels: [Option<Duel>; HALVES.len()],
-    /// One block in 2^bits is sampled; without models none is.
+    /// The sample: one block in 2^bits; without models there is none.
     bits: u32,
     /// Whatever is not in this sample is in nobody's.
     least_bits: u32,
@@ -284,7 +284,7 @@ impl Shadow {
         if self.sampled < needed.max(ACCESSES_MIN) { Vec::new() } else { self.since(&self.marks[0], found) }
     }
 
-    /// The same from the first access on, however few there were.
+    /// What would be with other sizes, from the first access on, however few there were.
     #[must_use]
     pub fn what_if_from_the_start(&self, found: Found) -> Vec<WhatIf> {
         self.since(&Mark::default(), found)
@@ -393,8 +393,8 @@ fn sampled(cache: Shape, halves: u32, bits: u32) -> Shape {
 /// The shape of a model of so many halves of a cache, for one block in 2^bits, each alone.
 fn scaled(cache: Shape, halves: u32, bits: u32) -> Shape {
     let scale = |blocks: u64| ((blocks * u64::from(halves)) >> bits >> 1).max(1);
-    // What a cache keeps free is not there for blocks. What a model must keep free is not charged to
-    // it.
+    // What a cache keeps free is not there for blocks. A model is not charged for what it must keep
+    // free.
     let usable = u64::from(cache.segments - cache.free_segments.min(cache.segments)) * u64::from(cache.segment_blocks);
     let usable = scale(usable);
     let segment_blocks = (usable / SEGMENTS_MAX).max(1);

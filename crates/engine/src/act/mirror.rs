@@ -60,7 +60,7 @@ impl Cx<'_> {
         }
     }
 
-    /// One member has done its part of an I/O.
+    /// A member has done its part of an I/O.
     pub(crate) fn member_done(&mut self, io: usize, result: Result<(), DeviceError>) {
         let (pair, member) = (io >> 1, (io & 1) as u8);
         if let Err(error) = result {

@@ -54,12 +54,12 @@ pub(crate) const SURVIVORS_MAX: usize = 256;
 /// a segment gives three quarters of one, whatever the origin does; without it a cache before a
 /// disk was full of holes with a few dirty blocks between (`the_engine_holds_what_the_model_says`).
 const MOVED_PART: u32 = 4;
-/// So many slots more than are live a segment must have to be cleaned: with fewer the headers of
+/// A segment must have so many slots more than live blocks to be cleaned. With fewer the headers of
 /// what is moved and of the "freed" entry, and rests of segments that a checkpoint seals, take what
 /// is won. (With 4, segments of 16 were cleaned for ever: torture, seed 1795879776940.)
 const GAIN_MIN: u32 = 12;
-/// The same while an origin is away, of one segment at a time: half of it is room for headers, and
-/// what is gained.
+/// The part that may be dirty while an origin is away, of one segment at a time. The other half is
+/// room for headers, and what is gained.
 const COMPACTED_PART: u32 = 2;
 
 /// Starts reclaim of segments, as far as more free ones are needed.

@@ -73,7 +73,7 @@ impl RequestOp {
     }
 }
 
-/// One request of a client.
+/// A request of a client.
 ///
 /// `buf` covers the range *and the rest of its first and last block*: byte 0 of the buffer is the
 /// start of the block that holds `lba`, so payload starts at `lba % 8 * 512`. The bytes around the
@@ -230,7 +230,7 @@ impl Op {
     }
 }
 
-/// One I/O for the caller to carry out.
+/// An I/O for the caller to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
     /// Comes back with the completion.
@@ -277,7 +277,7 @@ pub enum Control {
     /// must not be replayed. If not, writes of cached blocks and FLUSH fail, since a replay would
     /// undo what they promise.
     FailureRecorded {
-        /// It is remembered.
+        /// The record is durable.
         durable: bool,
     },
     /// Clients are about to leave: from now on no request is kept waiting for an origin that

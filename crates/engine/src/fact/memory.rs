@@ -135,7 +135,7 @@ pub trait Memory {
     /// but time.
     fn expect_line(&self, _at: *const u8) {}
 
-    /// The same for payload that will be copied soon; its first lines will do.
+    /// A hint, for payload that will be copied soon; its first lines will do.
     fn expect_payload(&self, _span: Span) {}
 
     /// From how many blocks on that two lanes each have work for, [`Memory::apart`] is worth its

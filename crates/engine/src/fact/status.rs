@@ -111,7 +111,7 @@ impl Counters {
     }
 }
 
-/// One origin of the cache.
+/// An origin of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OriginStatus {
     /// Its id.

@@ -88,7 +88,7 @@ impl CheckpointHeader {
     }
 }
 
-/// One index entry of a checkpoint, decoded.
+/// An index entry of a checkpoint, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointEntry {
     /// Which block.

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::fact::types::Key;
 
-/// One entry of a commit, decoded. The first three take a block of the commit each, in order.
+/// An entry of a commit, decoded. The first three take a block of the commit each, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// The block was superseded before the commit was sealed.

@@ -54,7 +54,7 @@ impl fmt::Display for SuperblockError {
 
 impl core::error::Error for SuperblockError {}
 
-/// One origin of a cache.
+/// An origin of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginRecord {
     /// Its id.

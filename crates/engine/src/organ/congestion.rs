@@ -62,7 +62,7 @@ impl Gauge {
         self.in_flight += 1;
     }
 
-    /// One of so many units has ended; of none, if it failed: that says nothing about speed.
+    /// An I/O of so many units has ended; of none, if it failed: that says nothing about speed.
     pub(crate) fn ended(&mut self, now: Time, units: u64) {
         self.in_flight -= 1;
         if units == 0 {
@@ -112,7 +112,7 @@ pub(crate) struct Detour {
     /// is known.
     took_16th_ns: u64,
     others_16th: u64,
-    /// It failed: nothing is sent there before.
+    /// A detour failed: nothing is sent there before.
     refused_until: Time,
     /// Not to be asked again before, only to know.
     probe_at: Time,
@@ -168,7 +168,7 @@ impl Detour {
         taken
     }
 
-    /// It has ended.
+    /// A detour has ended.
     pub(crate) fn ended(&mut self, taken: Taken, sound: bool, now: Time) {
         self.in_flight -= 1;
         self.since = now;
@@ -205,7 +205,7 @@ pub(crate) struct WriteGauge {
     writes_since_flush: u64,
     /// What the last flush took, and what that was for each write before it.
     flush_ns: Option<(u64, u64)>,
-    /// One failed: nothing is sent there for congestion's sake before.
+    /// A write failed: nothing is sent there for congestion's sake before.
     refused_until: Time,
 }
 

@@ -10,12 +10,11 @@ use crate::policy::mix;
 
 /// Units that are remembered, of a large cache; half of them in use, as most collisions forget one.
 const UNITS: u64 = 4096;
-/// So many misses of sampled units make a judgement; of so many the older ones count half from then
-/// on.
+/// A judgement needs so many misses of sampled units. From so many on the older ones count half.
 const SEEN_MIN: u64 = 128;
 const SEEN_MAX: u64 = 1024;
-/// So many of a hundred must be in a unit that was missed before; once more as many each time that
-/// this was misleading.
+/// Of a hundred misses so many must be in a unit that was missed before. The number grows by as many
+/// each time that this was misleading.
 const AGAIN_PERCENT: u64 = 25;
 const AGAIN_PERCENT_MAX: u64 = 75;
 

@@ -4,7 +4,7 @@
 
 use crate::organ::locality::Locality;
 
-/// So many make a judgement; of so many the older ones count half from then on.
+/// A judgement needs so many; from so many on the older ones count half.
 const JUDGED_MIN: u64 = 256;
 const JUDGED_MAX: u64 = 8192;
 /// A cache with more than this part of it in unread neighbours has room.

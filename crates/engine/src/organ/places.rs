@@ -63,7 +63,7 @@ impl<T> Places<T> {
         self.origins[origin].waiting.push_back(what);
     }
 
-    /// One that waited and may begin now; the origins in turns.
+    /// Takes out what waited and may begin now; the origins have their turns.
     pub(crate) fn next(&mut self) -> Option<T> {
         let count = self.origins.len();
         let mut turns = (0..count).map(|nth| (self.turn + nth) % count);

@@ -36,7 +36,7 @@ pub enum Zone {
 pub struct Verdict {
     /// Into the cache if it has room now; else into the window, which is in RAM.
     pub admit: bool,
-    /// It was seen so many times so far, at least once.
+    /// How often the block was seen so far, at least once.
     pub seen: u8,
 }
 
@@ -47,7 +47,7 @@ pub enum Hold {
     No,
     /// What is missed is admitted: an LRU does better.
     Open,
-    /// The same, and what was hot is so no longer: all that is asked for has changed.
+    /// The gate is held open, and what was hot is so no longer: all that is asked for has changed.
     Shifted,
 }
 

@@ -13,9 +13,10 @@
 //!
 //! Neighbours of a miss came along unasked. They wait here, too, where they cost no flash. A
 //! neighbour that is asked for is a first comer; else it leaves as if it had never been here. How
-//! many are asked for says whether more shall come. Measured on the twelve traces, in the mean: hits
-//! without and behind a page cache of 16 MiB, and blocks read from the origin for each access in
-//! both cases.
+//! many are asked for says whether more shall come.
+//!
+//! Measured on the twelve traces, in the mean: hits without and behind a page cache of 16 MiB, and
+//! blocks read from the origin for each access in both cases.
 //!
 //! | neighbours come | hits without / behind a page cache | blocks read per access |
 //! |---|---|---|
@@ -38,7 +39,7 @@ const CACHE_PART: u64 = 32;
 /// 60 KiB takes a twentieth of the time to get to a block. For a network volume of 1 ms and 250
 /// MB/s a sixtieth would pay. But neighbours push others out, and somebody may pay for bytes.
 const ASKED_FOR_PART: u64 = 8;
-/// So many make a judgement; of so many the older ones count half from then on.
+/// A judgement needs so many; from so many on the older ones count half.
 const JUDGED_MIN: u64 = 256;
 const JUDGED_MAX: u64 = 2048;
 /// Neighbours of one unit in so many come in any case, so that it is known when they would pay.
@@ -65,7 +66,7 @@ impl Window {
     /// The most blocks that wait in the windows of all lanes: 16 MiB.
     pub const BLOCKS_MAX: u64 = 4096;
 
-    /// The same in bytes.
+    /// The most bytes in the windows of all lanes.
     pub const BYTES_MAX: u64 = Self::BLOCKS_MAX * BLOCK_BYTES;
 
     /// A window for a lane of this many blocks, one of `lanes`.
@@ -143,7 +144,7 @@ impl Window {
         Some((place as u32, left))
     }
 
-    /// So many others come, whom nobody knows: who was in their places leaves.
+    /// Other blocks come that nobody knows, `others` of them: the blocks in their places leave.
     pub(crate) fn others_come(&mut self, others: u64, policy: &mut dyn Policy) {
         for _ in 0..others.min(self.capacity as u64) {
             let Some(place) = self.next_place() else { return };

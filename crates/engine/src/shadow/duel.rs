@@ -66,7 +66,7 @@ const SETTLED: f64 = 4.0;
 
 /// Three ways to run one cache.
 pub struct Duel {
-    /// One block in 2^bits is sampled.
+    /// The sample: one block in 2^bits.
     bits: u32,
     lru: Lru,
     gated: Model,
@@ -204,7 +204,7 @@ impl Duel {
         (self.score.hold != before).then_some(self.score.hold)
     }
 
-    /// The same of one block, whose hash is known.
+    /// Notes an access to one block, whose hash is known.
     pub(super) fn note_hashed(&mut self, access: Access, key: u64, hash: u64) {
         if is_sampled(hash, self.bits) {
             self.sample(access, key);
@@ -216,7 +216,7 @@ impl Duel {
         self.score.hold
     }
 
-    /// One block in 2^bits is sampled.
+    /// The sample: one block in 2^bits.
     pub(super) fn bits(&self) -> u32 {
         self.bits
     }

@@ -62,9 +62,9 @@ impl Shape {
 pub struct Outcome {
     /// The block was in the cache, or in the window.
     pub hit: bool,
-    /// It was in the window.
+    /// The block was in the window.
     pub waited: bool,
-    /// It was not in the cache, and now is.
+    /// The block was not in the cache, and now is.
     pub admitted: bool,
 }
 
@@ -416,7 +416,7 @@ impl Model {
         self.missed = missed;
     }
 
-    /// So many blocks were asked for of the whole cache since it was said last.
+    /// The whole cache was asked for `accesses` blocks since this was last told.
     pub(super) fn time_passes(&mut self, accesses: u64) {
         let others = self.unseen.pass(accesses);
         self.window.others_come(others, &mut *self.policy);

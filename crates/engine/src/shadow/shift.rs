@@ -17,7 +17,7 @@ const RECOVERED: f64 = 0.5;
 /// Fewer hits than that say nothing when they fall, nor do those of a smaller sample.
 const USUAL_MIN: f64 = 0.05;
 const BLOCKS_MIN: f64 = 2048.0;
-/// So many must be asked for again: chance.
+/// At least so many must be asked for again: fewer may be chance.
 const AGAIN_MIN: f64 = 8.0;
 /// After accesses to new blocks for this part of the cache it begins anew, while hits stay low.
 const GIVEN_UP: f64 = 0.25;

@@ -11,7 +11,7 @@
 const LATER_ACCESSES: u64 = 512;
 
 pub(super) struct Unseen {
-    /// So many for each that is seen.
+    /// How many come for each that is seen.
     each: u64,
     /// Who is to come sometime.
     owed: f64,
@@ -30,7 +30,7 @@ impl Unseen {
         self.each > 0
     }
 
-    /// One that is seen came.
+    /// A block came that is seen.
     pub(super) fn one_came(&mut self) {
         self.owed += self.each as f64;
     }

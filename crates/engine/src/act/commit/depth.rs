@@ -38,7 +38,7 @@ impl Depth {
         self.now
     }
 
-    /// One has ended that began then, as one of so many.
+    /// A commit has ended that began at `began`, one of `in_flight`.
     pub(super) fn ended(&mut self, began: Time, in_flight: usize, reads: bool, now: Time) {
         self.now = if reads {
             LEAST

@@ -49,7 +49,7 @@ pub(super) struct Batches {
     pub(super) busy_since: Option<Time>,
     /// The batch is written, and could be flushed: since when, and the origin's free time then.
     flushable: Option<(Time, u64)>,
-    /// It is flushed by then at last, if nothing else happens.
+    /// The batch is flushed by then at last, if nothing else happens.
     pub(super) flush_by: Option<Time>,
     /// How long that was put off, and how much of it the origin was free; of the last batch how
     /// long.

@@ -37,7 +37,7 @@ pub(crate) struct Pace {
     pub(crate) pause_permille: u64,
     /// Everything is to go, also what is often rewritten.
     pub(crate) hurry: bool,
-    /// It pauses for the sake of clients that read the cache device: needn't in their gaps, nor for
+    /// Destage pauses for clients that read the cache device. It needn't in their gaps, nor for
     /// what their reads have earned (see `readers`).
     pub(crate) patient: bool,
     /// Somebody waits for room, or soon will: the flush isn't put off.

@@ -16,7 +16,7 @@ use super::rate::{BACKGROUND_PERCENT, PRESSED_PERCENT};
 use crate::fact::types::Time;
 use crate::organ::cache_reads::CacheReads;
 
-/// So many blocks of clients' reads earn destage one.
+/// Destage earns one block for so many blocks of clients' reads.
 const EARNED_BY: i64 = 40;
 /// What is earned before any of it is spent, in blocks of destage: 4 MiB, 8 ms of an SSD's cable.
 const BATCH_BLOCKS: i64 = 1024;

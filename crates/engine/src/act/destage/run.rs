@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One run of dirty blocks: gathered from RAM or the cache device, verified, written to the origin,
+//! A run of dirty blocks: gathered from RAM or the cache device, verified, written to the origin,
 //! and clean after the origin's flush.
 //!
 //! A small gap between dirty blocks is bridged with the clean blocks in it, if all of them are
@@ -157,7 +157,7 @@ pub(crate) fn run_read_done(lane: &mut Lane, run: usize, result: Result<(), Devi
     run_gathered(lane, run, cx);
 }
 
-/// One part of the gathering is over; after the last one the run is verified and written.
+/// A part of the gathering is over; after the last one the run is verified and written.
 fn run_gathered(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
     lane.runs[run].pending -= 1;
     if lane.runs[run].pending > 0 {

@@ -69,7 +69,7 @@ pub(crate) fn give_back(lane: &mut Lane, slots: impl Iterator<Item = u32>) {
     }
 }
 
-/// The same for those of which for long nothing has become clean: their origin gives no word.
+/// Gives back victims of which for long nothing has become clean: their origin gives no word.
 pub(crate) fn give_back_waiting(lane: &mut Lane, now: Time) {
     let mut given_back = Vec::new();
     for (&id, victim) in &mut lane.reclaim.victims {

@@ -7,7 +7,7 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
-/// So many I/Os at a time, each answered after `ns`; until when.
+/// Keeps `depth` I/Os in flight, each answered after `ns`; returns until when.
 fn busy(gauge: &mut Gauge, depth: u64, ns: u64, from: Time) -> Time {
     let mut now = from;
     (0..depth).for_each(|_| gauge.began(now));

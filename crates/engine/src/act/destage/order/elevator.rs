@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One way over the whole dirty set in order of place, then from the start again (C-SCAN).
+//! The elevator: one way over the whole dirty set in order of place, then from the start again
+//! (C-SCAN).
 
 use alloc::boxed::Box;
 
