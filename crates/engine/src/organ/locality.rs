@@ -13,8 +13,8 @@ const UNITS: u64 = 4096;
 /// A judgement needs so many misses of sampled units. From so many on the older ones count half.
 const SEEN_MIN: u64 = 128;
 const SEEN_MAX: u64 = 1024;
-/// Of a hundred misses so many must be in a unit that was missed before. The number grows by as many
-/// each time that this was misleading.
+/// Of a hundred misses so many must be in a unit that was missed before. The number grows by as
+/// many each time that this was misleading.
 const AGAIN_PERCENT: u64 = 25;
 const AGAIN_PERCENT_MAX: u64 = 75;
 
