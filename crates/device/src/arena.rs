@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The memory that I/O is done from: aligned buffers in chunks that the kernel may pin.
 //!
-//! A chunk is 4 MiB of anonymous memory and serves buffers of one power-of-two size, 4 KiB to
-//! 4 MiB. `Buf` is `chunk << 10 | first 4 KiB unit`, so that an address is one array access and an
-//! addition. Front-ends ([`Arena::try_alloc`]) and the engine ([`Memory::alloc`]) draw from
-//! chunks of their own: however many clients there are, the engine's reserve is there. What is for
-//! front-ends may be divided in shares ([`Share`]), which have chunks of their own as well.
-//! Bound: chunks never exceed the limit, and a chunk costs RAM only where it was touched (or all
-//! of it once registered with io_uring, which pins it). What has been idle for ten seconds is given
-//! back to the kernel ([`Arena::trim`]); its addresses stay reserved, so its number serves again.
+//! A chunk is 4 MiB of anonymous memory and serves buffers of one power-of-two size, 4 KiB to 4
+//! MiB. `Buf` is `chunk << 10 | first 4 KiB unit`, so that an address is one array access and an
+//! addition. Front-ends ([`Arena::try_alloc`]) and the engine ([`Memory::alloc`]) draw from chunks
+//! of their own. So the engine's reserve is there, however many clients there are. The front-ends'
+//! part may be divided in shares ([`Share`]), which have chunks of their own as well.
 //!
-//! Chunks are held by `Arc`: a backend keeps the chunks alive that the kernel may still write to,
-//! and says so ([`Chunk::pin`]) of those whose very pages the kernel holds. Those are never given
+//! Bound: chunks never exceed the limit. A chunk costs RAM only where it was touched (or all of it
+//! once registered with io_uring, which pins it). Chunks that have been idle for ten seconds are
+//! given back to the kernel ([`Arena::trim`]). Their addresses stay reserved, so their numbers
+//! serve again.
+//!
+//! Chunks are held by `Arc`: a backend keeps the chunks alive that the kernel may still write to.
+//! It says so ([`Chunk::pin`]) of chunks whose very pages the kernel holds. Those are never given
 //! back: the kernel would go on with pages that aren't ours any more.
 //!
 //! Chunks of buffers of 1 MiB and more are asked for in pages of 2 MiB, of which the processor and
-//! the kernel's I/O need fewer; with [`Arena::in_huge_pages`] all are. The kernel gives them if its
-//! setting allows, else small ones.
+//! the kernel's I/O need fewer. With [`Arena::in_huge_pages`] all chunks are. The kernel gives them
+//! if its setting allows, else small ones.
 //!
-//! An arena may lend its buffers ([`Arena::lending`]): another thread's arena reads and writes them
+//! An arena may lend its buffers ([`Arena::lending`]). Another thread's arena reads and writes them
 //! then, under the same names, while only the owner takes and frees them (`lending`).
 //!
 //! Soundness: payload is reached through raw pointers, and a reference lives only as long as one
-//! call. The rule that the bytes of an I/O in flight aren't changed (write) or looked at (read)
+//! call. The bytes of an I/O in flight must not be changed (write) or looked at (read). That rule
 //! is the engine's; breaking it would give wrong bytes, never a wild access.
 #![expect(unsafe_code, reason = "raw memory that the kernel shares; every block has its SAFETY comment")]
 
@@ -60,13 +62,16 @@ const NO_NUMBER: u32 = u32::MAX;
 const CHUNK_NUMBERS: usize = 1 << (32 - UNIT_BITS);
 /// Size classes: 4 KiB << 0 to 4 KiB << 10.
 const CLASSES: usize = UNIT_BITS as usize + 1;
-/// From this class on chunks are in huge pages: 1 MiB, which commits have. Such buffers are filled
-/// as a whole, so that it costs no RAM but the rest of a page, 2 MiB for a size of buffers at most;
-/// in process on a file (EPYC) a write took 1.21 us instead of 1.75.
+/// Chunks of this class of buffers and larger ones are in huge pages: 1 MiB, which commits have.
+///
+/// Such buffers are filled as a whole. So a huge page costs no RAM but the rest of a page, 2 MiB
+/// for a size of buffers at most. In process on a file (EPYC) a write took 1.21 us instead of 1.75.
 const HUGE_CLASS: usize = 8;
-/// How often [`Arena::trim`] looks, and how many looks must find a chunk idle before it is given
-/// back: 0.3 ms of work, and 2.5 ms of page faults when all of it is used again (2 shared cores,
-/// Linux 6.18). After ten seconds without use that is nothing; shorter pauses of a load cost
+/// How often [`Arena::trim`] looks; [`IDLE_LOOKS`] says how many looks must find a chunk idle
+/// before it is given back.
+///
+/// It costs 0.3 ms of work, and 2.5 ms of page faults when all of it is used again (2 shared cores,
+/// Linux 6.18). After ten seconds without use that is nothing. Shorter pauses of a load cost
 /// nothing at all.
 const LOOK_NS: u64 = 1_000_000_000;
 const IDLE_LOOKS: u8 = 10;
@@ -79,14 +84,14 @@ enum Pool {
     Passing = 1,
     Waiting = 2,
     Payload = 3,
-    /// Nobody's: its pages are given back, and it is in no list of free buffers.
+    /// The chunk has no owner: its pages are given back, and it is in no list of free buffers.
     Nobody = 4,
 }
 
 /// Pools that have lists of free buffers.
 const POOLS: usize = 4;
 
-/// What one chunk is used for.
+/// The use of one chunk.
 #[derive(Debug)]
 struct Use {
     base: NonNull<u8>,
@@ -96,7 +101,7 @@ struct Use {
     idle: u8,
     /// Buffers in use.
     live: u32,
-    /// Which units start a buffer in use.
+    /// The units that start a buffer in use.
     #[cfg(debug_assertions)]
     starts: [u64; UNITS / 64],
 }
@@ -113,13 +118,13 @@ pub struct Arena {
     first: usize,
     chunks: Vec<Arc<Chunk>>,
     uses: Vec<Use>,
-    /// Where borrowers find its chunks.
+    /// The list in which borrowers find its chunks.
     lent: Option<Loan>,
     borrowed: Borrowed,
     quarantine: Arc<Quarantine>,
-    /// Where its lanes find its chunks.
+    /// The list in which its lanes find its chunks.
     lent_to_lanes: Option<Loan>,
-    /// What its lanes work with at the same time.
+    /// The arenas of lanes that work at the same time.
     apart: Option<Box<Apart>>,
     /// Whether the arena is a lane's, and goes from thread to thread with its work.
     by_turns: bool,
@@ -128,12 +133,12 @@ pub struct Arena {
     /// Free buffers per pool and class, the warmest last.
     free: [[Vec<u32>; CLASSES]; POOLS],
     chunks_max: usize,
-    /// All its chunks are asked for in huge pages.
+    /// Whether all its chunks are asked for in huge pages.
     huge: bool,
-    /// Chunks that each pool has, and those that it may have.
+    /// The number of chunks of each pool, and the number that it may have.
     chunks_of: [usize; POOLS],
     most: [usize; POOLS],
-    /// Chunks that are nobody's.
+    /// Chunks without an owner.
     given_back: Vec<u32>,
     /// Others of which no buffer is in use.
     empty_chunks: usize,
@@ -182,7 +187,7 @@ impl Arena {
         }
     }
 
-    /// An arena with all its chunks in huge pages, or only those of large buffers. Then each takes
+    /// Makes all chunks of the arena huge pages, or only those of large buffers. Then each takes
     /// RAM 2 MiB at a time.
     #[must_use]
     pub fn in_huge_pages(self, huge: bool) -> Self {
@@ -223,8 +228,8 @@ impl Arena {
         self.chunks_max as u64 * u64::from(CHUNK_BYTES)
     }
 
-    /// The chunk that a buffer is in, and its number: to be registered. Who reads or writes there
-    /// asks for the address ([`Arena::ptr`]).
+    /// The chunk that a buffer is in, and its number: to be registered. [`Arena::ptr`] gives the
+    /// address to read or write there.
     #[must_use]
     pub fn chunk_of(&self, buf: Buf) -> (u32, Arc<Chunk>) {
         let own = self.chunks.get(self.place_of(buf));
@@ -246,21 +251,24 @@ impl Arena {
         !of_lanes && (self.lent.is_some() || self.place_of(buf) >= self.uses.len())
     }
 
-    /// Its own chunk that a buffer is in; beyond all of them, if the buffer is another arena's.
+    /// The arena's own chunk that a buffer is in; beyond all of them, if the buffer is another
+    /// arena's.
     fn place_of(&self, buf: Buf) -> usize {
         number_of(buf).wrapping_sub(self.first)
     }
 
-    /// The address of a range. Asserts that the range is inside its buffer; of a borrowed one, that
-    /// it is inside its chunk. Whoever looks there, also the kernel or another thread, sees what
-    /// was copied so far.
+    /// The address of a range.
+    ///
+    /// Asserts that the range is inside its buffer; a range of a borrowed buffer must be inside its
+    /// chunk. All bytes that were copied so far are seen there, also by the kernel or another
+    /// thread.
     #[must_use]
     pub fn ptr(&self, span: Span) -> NonNull<u8> {
         self.unfenced.end(span.buf());
         self.address(span)
     }
 
-    /// The address of a range, for what is streamed there.
+    /// The address of a range that data is streamed to.
     fn address(&self, span: Span) -> NonNull<u8> {
         let own = self.own_address(span);
         match self.quarantine_of(span.buf()).stand_in(span.buf()) {
@@ -288,7 +296,7 @@ impl Arena {
         unsafe { used.base.add(at) }
     }
 
-    /// The addresses of what a copy reads and writes.
+    /// The addresses that a copy reads from and writes to.
     fn both(&self, from: Span, to: Span) -> (NonNull<u8>, NonNull<u8>) {
         let (source, target) = (self.ptr(from), self.address(to));
         debug_assert!(
@@ -307,10 +315,12 @@ impl Arena {
         own.into_iter().chain(of_lanes).min()
     }
 
-    /// Once a second looks for chunks of which nothing was in use, and gives one back that was
-    /// found idle ten times in a row: one at a call, which then is due again at once, so that
-    /// nobody waits for many. `unpin` makes a backend let go of the chunk of this number; what one
-    /// keeps is asked for again later.
+    /// Looks once a second for chunks without use, and gives a chunk back that was found idle ten
+    /// times in a row.
+    ///
+    /// Each call gives back one chunk and then is due again at once, so that no caller waits for
+    /// many. `unpin` makes a backend let go of the chunk of this number. A chunk that it keeps is
+    /// asked for again later.
     pub fn trim(&mut self, now: Time, unpin: impl FnOnce(usize, &Arc<Chunk>)) {
         if let Some(apart) = &mut self.apart {
             apart.trim(now);
@@ -347,7 +357,7 @@ impl Arena {
         }
     }
 
-    /// Frees a buffer of another arena: a lane's, or of whoever has this one as a lane's.
+    /// Frees a buffer of another arena: of a lane's, or of an arena that has this one for a lane.
     fn free_elsewhere(&mut self, buf: Buf) {
         if self.by_turns {
             return self.strays.push(buf);
@@ -478,7 +488,7 @@ fn number_of(buf: Buf) -> usize {
     (buf.0 >> UNIT_BITS) as usize
 }
 
-/// The smallest class whose buffers hold `bytes`.
+/// The smallest class with buffers that hold `bytes`.
 fn class_of(bytes: u32) -> usize {
     assert!(bytes > 0 && bytes <= CHUNK_BYTES, "bug: a buffer of {bytes} bytes");
     (bytes.next_power_of_two().trailing_zeros().max(UNIT_SHIFT) - UNIT_SHIFT) as usize

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What every device can do, be it real, virtual or wrapped: take I/O, and say later how it went.
+//! The trait of all devices, be they real, virtual or wrapped: they take I/O, and say later how it
+//! went.
 //!
-//! Nothing here blocks. The caller submits any number of I/Os, kicks once per batch, and polls;
-//! between polls it sleeps in `Reactor::wait` (real devices) or until
-//! [`Device::next_event`] (virtual and delayed ones). Completions come in any order. An I/O that
-//! is outside the device or not aligned to its logical block is a bug of the caller: it asserts.
+//! Nothing here blocks. The caller submits any number of I/Os, kicks once per batch, and polls.
+//! Between polls it sleeps in `Reactor::wait` (real devices) or until [`Device::next_event`]
+//! (virtual and delayed ones). Completions come in any order. An I/O that is outside the device or
+//! not aligned to its logical block is a bug of the caller: it asserts.
 
 use flashfront_engine::{DeviceError, Op, Span, Time, Token};
 
@@ -15,7 +16,7 @@ use crate::Arena;
 pub struct DeviceIo {
     /// Comes back in [`Done`]. Unique among the I/Os in flight on this device.
     pub token: Token,
-    /// What to do.
+    /// The operation.
     pub op: Op,
     /// First byte on the device. 0 for a flush.
     pub offset: u64,
@@ -29,20 +30,20 @@ pub struct DeviceIo {
 /// Tells that an I/O has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// Which.
+    /// The I/O.
     pub token: Token,
     /// How.
     pub result: Result<(), DeviceError>,
 }
 
-/// What a device is.
+/// The geometry of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Its size; a multiple of `logical_block_bytes`.
+    /// The size, a multiple of `logical_block_bytes`.
     pub size_bytes: u64,
-    /// What offsets, lengths and memory addresses of I/O must be multiples of: 512 or 4096.
+    /// The unit of offsets, lengths and memory addresses of I/O: 512 or 4096.
     pub logical_block_bytes: u32,
-    /// Whether it has a head to move; `None` if nobody knows.
+    /// Whether the device has a head to move; `None` if that is not known.
     pub rotational: Option<bool>,
 }
 
@@ -70,7 +71,7 @@ impl Geometry {
 /// How a device hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hang {
-    /// When it was given the oldest of what was given up.
+    /// When the device was given the oldest I/O that was given up.
     pub since: Time,
     /// I/Os that were given up and have not ended.
     pub ios: u64,
@@ -93,10 +94,10 @@ pub trait Device {
     /// When [`Device::poll`] will have something, if that is known: virtual and delayed devices.
     fn next_event(&self) -> Option<Time>;
 
-    /// What the device is. Does not change while it is open.
+    /// The geometry of the device. It does not change while the device is open.
     fn geometry(&self) -> Geometry;
 
-    /// Whether it hangs, if anybody looks: [`crate::wrap::Patience`] does.
+    /// Says how the device hangs, if its wrapper looks: [`crate::wrap::Patience`] does.
     fn hang(&self) -> Option<Hang> {
         None
     }

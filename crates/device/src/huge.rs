@@ -17,13 +17,15 @@ pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
     if at.as_ptr().align_offset(BYTES) == 0 {
         return Some(at);
     }
-    // SAFETY: the mapping just made, which nobody has seen.
+    // SAFETY: the mapping just made, which no other code has seen.
     let _ = unsafe { rustix::mm::munmap(at.as_ptr().cast(), bytes) };
     map_aligned(bytes)
 }
 
-/// The pages of memory of [`map`] are to be huge from now on, or small: those that it has none of
-/// yet. A kernel that is told to give no huge ones, or can't, serves small ones.
+/// Makes the pages of a mapping of [`map`] huge from now on, or small: those that it has none of
+/// yet.
+///
+/// A kernel that is told to give no huge ones, or can't, serves small ones.
 pub(crate) fn advise(at: NonNull<u8>, bytes: usize, huge: bool) {
     let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
     // SAFETY: whatever is there, advice changes none of its bytes.
@@ -35,13 +37,13 @@ pub(crate) fn map_aligned(bytes: usize) -> Option<NonNull<u8>> {
     let bytes = bytes.next_multiple_of(rustix::param::page_size());
     let whole = map_anywhere(bytes.checked_add(BYTES)?)?;
     let before = whole.as_ptr().align_offset(BYTES);
-    // SAFETY: `before` is less than BYTES, so this and the memory behind it lie within the mapping;
-    // of it only what is outside of that is unmapped.
+    // SAFETY: `before` is less than BYTES, so this and the memory behind it lie within the mapping.
+    // Only what is outside of that is unmapped.
     unsafe {
         let wanted = whole.add(before);
         for (at, bytes) in [(whole, before), (wanted.add(bytes), BYTES - before)] {
             if bytes > 0 {
-                // What can't be unmapped was never touched, and costs nothing but its addresses.
+                // A part that can't be unmapped was never touched, and costs only its addresses.
                 let _ = rustix::mm::munmap(at.as_ptr().cast(), bytes);
             }
         }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Carries bytes: one [`Device`] trait for real, virtual and wrapped devices.
 //!
-//! The engine decides and this crate carries out: [`Arena`] is the memory that I/O is done from,
+//! The engine decides and this crate carries out. [`Arena`] is the memory that I/O is done from,
 //! [`real`] talks to the kernel, [`sim`] is a device in RAM and virtual time for tests, [`wrap`]
 //! changes how another device behaves. [`pace`] finds out how fast a real one reads. Nothing here
-//! knows what a cache is; only [`probe`] knows
-//! what a disk may hold, so that `format` destroys nothing by mistake.
+//! knows what a cache is. Only [`probe`] knows the contents that a disk may have, so that `format`
+//! destroys nothing by mistake.
 #![deny(unsafe_code)]
 
 mod arena;

@@ -21,34 +21,34 @@ pub const COUNT: usize = 7;
 /// Reads of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Phase {
-    /// Its name in results.
+    /// The name in results.
     pub name: &'static str,
-    /// What is read, for people.
+    /// The reads of the phase, for people.
     pub about: &'static str,
     /// Bytes of a read.
     pub len: u64,
     /// Reads at the same time.
     pub depth: usize,
-    /// How much of the time it takes on a real device, of [`PARTS`].
+    /// The part of the time that it takes on a real device, out of [`PARTS`].
     pub parts: u32,
     place: Place,
 }
 
-/// Where a phase reads.
+/// The region of a phase's reads.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// At random, all over the device.
+    /// The whole device, at random.
     Anywhere,
-    /// At random within a thousandth of the device, in its middle.
+    /// A thousandth of the device, in its middle, at random.
     Near,
-    /// At random within a hundredth at its beginning and its end, in turns.
+    /// A hundredth at the device's beginning and at its end, in turns, at random.
     Ends,
     /// Each read after the one before, from this thousandth of the device on.
     From(u64),
 }
 
-/// What the phases' parts come to. A disk makes 100 random reads a second, so that 20 s leave 300
-/// to the shortest phase of random reads.
+/// The sum of the phases' parts. A disk makes 100 random reads a second, so that 20 s leave 300 to
+/// the shortest phase of random reads.
 pub const PARTS: u32 = 20;
 
 /// All phases.
@@ -76,7 +76,7 @@ pub const DEVICE_BYTES_MIN: u64 = 64 << 20;
 const PART_BYTES_MIN: u64 = 16 << 20;
 
 impl Phase {
-    /// Where its read number `nth` begins, on a device of so many bytes.
+    /// The place where read number `nth` begins, on a device of `device_bytes`.
     fn offset(&self, nth: u64, device_bytes: u64, rng: &mut Rng) -> u64 {
         let part = |share: u64| (device_bytes / share).max(PART_BYTES_MIN).min(device_bytes);
         let (from, bytes) = match self.place {
@@ -95,7 +95,7 @@ impl Phase {
     }
 }
 
-/// What a read of each phase takes, in nanoseconds.
+/// The time of a read in each phase, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times(pub [f64; COUNT]);
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An allocator that asks for pages of 2 MiB for large tables.
 //!
-//! The engine's tables are hashed: each look-up is in another page, and of pages of 4 KiB the
-//! processor knows the places of too few. On an EPYC in a virtual machine asking for the next
-//! look-ups' lines took 9 % of a write, and 3 % with them. What is smaller than 4 MiB is the
-//! system's allocator's. A program names this one by `#[global_allocator]`. Cost: a table takes RAM
-//! 2 MiB at a time where it is touched, so a hashed one all of its at once; and one that grows is
-//! copied. Invariant: large memory begins as zeroes, and belongs to one owner
-//! (`large_memory_is_zeroed_aligned_and_given_back`).
+//! The engine's tables are hashed. Each look-up is in another page, and the processor knows the
+//! places of too few pages of 4 KiB. To ask early for the next look-ups' lines took 9 % of a write,
+//! and 3 % with large pages (EPYC in a virtual machine). Memory of less than 4 MiB is the system
+//! allocator's. A program names this one by `#[global_allocator]`.
+//!
+//! Cost: a table takes RAM 2 MiB at a time where it is touched, so a hashed one all of its at once;
+//! and a table that grows is copied. Invariant: large memory begins as zeroes, and belongs to one
+//! owner (`large_memory_is_zeroed_aligned_and_given_back`).
 #![expect(unsafe_code, reason = "an allocator")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -26,8 +27,8 @@ fn is_large(bytes: usize) -> bool {
 }
 
 // SAFETY: large memory is a mapping of its own, zeroed and aligned to 2 MiB, which is more than any
-// type asks for here (checked); it is unmapped by its size, which says whose it is. All else is
-// `System`'s.
+// type asks for here (checked). It is unmapped by its size, which says which allocator has it. All
+// else is `System`'s.
 unsafe impl GlobalAlloc for Tables {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(layout.size()) {

@@ -3,9 +3,9 @@
 //! lock.
 //!
 //! A lane's arena goes with its work from thread to thread ([`super::hands`]); it knows the buffers
-//! of all others. In between all are here, and whoever frees a buffer here frees it where it
-//! belongs. Copies that are still on their way end before work changes hands (`Unfenced::end_all`).
-//! Which buffer a lane gets depends on the lane alone, not on the thread (test:
+//! of all others. In between all arenas are here, and a buffer that is freed here is freed in its
+//! own arena. Copies that are still on their way end before work changes hands
+//! (`Unfenced::end_all`). The lane alone determines which buffer it gets, and not the thread (test:
 //! `threads_change_no_effect` of the simulation).
 
 use std::io;
@@ -16,27 +16,27 @@ use super::hands::{Hands, Work};
 use super::lending::NUMBERS;
 use super::{Arena, CHUNK_NUMBERS, Unfenced, number_of};
 
-/// From so many blocks on for each of two lanes their work is done apart: that costs 0.5 to 1 us,
-/// as much as two or three blocks.
+/// With this many blocks for each of two lanes their work is done apart. That costs 0.5 to 1 us, as
+/// much as two or three blocks.
 const LEAST_BLOCKS: u64 = 4;
 
-/// The lanes' arenas, and who works with them.
+/// The lanes' arenas, and the threads that work with them.
 #[derive(Debug)]
 pub(super) struct Apart {
     /// An arena for each lane; none while lanes are at work.
     #[expect(clippy::vec_box, reason = "an arena goes to another thread and comes back with each turn")]
     arenas: Vec<Box<Arena>>,
-    /// None when lanes work one after the other again.
+    /// The threads; none when lanes work one after the other again.
     hands: Option<Hands>,
     least_blocks: u64,
     /// How often they were at work.
     turns: u64,
-    /// Which of the lending arenas the first of them is.
+    /// The number of the lanes' first arena among the lending ones.
     first: usize,
 }
 
 impl Apart {
-    /// The lane whose arena a buffer belongs to.
+    /// The lane whose arena has a buffer.
     pub(super) fn lane_of(&self, buf: Buf) -> Option<usize> {
         let lender = CHUNK_NUMBERS.checked_sub(number_of(buf) + 1)? / NUMBERS;
         lender.checked_sub(self.first).filter(|lane| *lane < self.arenas.len())
@@ -47,7 +47,7 @@ impl Apart {
     }
 
     pub(super) fn trim(&mut self, now: Time) {
-        // Nobody has registered their chunks.
+        // Their chunks are not registered anywhere.
         (0..self.arenas.len()).for_each(|lane| self.arena(lane).trim(now, |_, _| ()));
     }
 
@@ -55,13 +55,13 @@ impl Apart {
         self.arenas.iter().filter_map(|arena| arena.next_timer()).min()
     }
 
-    /// From so many blocks on for each of two lanes.
+    /// The blocks for each of two lanes from which on work is done apart.
     pub(super) fn least_blocks(&self) -> Option<u64> {
         self.hands.is_some().then_some(self.least_blocks)
     }
 
-    /// The engine's and the helpers; as many as there are lanes if lanes always work apart, whoever
-    /// does it.
+    /// The number of threads: the engine's and the helpers. If lanes always work apart it is the
+    /// number of lanes.
     pub(super) fn threads(&self) -> usize {
         match &self.hands {
             Some(hands) if self.least_blocks > 1 => 1 + hands.helpers(),
@@ -85,16 +85,17 @@ impl Apart {
         }
     }
 
-    /// What lanes have freed that isn't theirs.
+    /// Takes buffers that lanes have freed and that belong to other arenas.
     pub(super) fn strays(&mut self) -> Vec<Buf> {
         (0..self.arenas.len()).flat_map(|lane| std::mem::take(&mut self.arena(lane).strays)).collect()
     }
 }
 
 impl Arena {
-    /// Lets so many lanes work at the same time, in this thread and so many helpers; each has an
-    /// arena of at most `limit_bytes` for that (32 GiB at most). To be called after all else was
-    /// borrowed.
+    /// Lets `lanes` lanes work at the same time, in this thread and in `helpers` helpers.
+    ///
+    /// Each lane has an arena of at most `limit_bytes` for that (32 GiB at most). It is to be
+    /// called after all else was borrowed.
     ///
     /// # Errors
     /// When the kernel refuses a thread.

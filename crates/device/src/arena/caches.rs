@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the processor's caches are told: a line to fetch, and a copy to leave them alone.
+//! Hints to the processor's caches: a line to fetch, and a copy to leave them alone.
 //!
 //! An ordinary store first fetches the line that it changes. A commit's buffer is 1 MiB that a
-//! device has had since it was written last, so each line would come from far away only to be
+//! device has had since it was written last. So each line would come from far away only to be
 //! overwritten whole. A streaming store doesn't ask for it.
 //!
-//! Others see what was streamed only after a fence, at which the thread waits for it: one for each
-//! block took 300 ns of a write's 1,340 (EPYC, in process on a file). So there is one when a buffer
-//! is looked at again, which a commit is when it becomes an I/O ([`Unfenced`]). Invariants:
-//! `copy_past` leaves the same bytes as an ordinary copy, at any place
-//! (`a_summed_copy_is_a_copy_and_its_sum`); nobody gets the address of a buffer with stores on
-//! their way (`whoever_asks_for_what_was_streamed_comes_after_the_fence`).
+//! Other threads see streamed bytes only after a fence, at which the thread waits for them. A fence
+//! for each block took 300 ns of a write's 1,340 (EPYC, in process on a file). So the fence comes
+//! when a buffer is looked at again, which happens to a commit when it becomes an I/O
+//! ([`Unfenced`]).
+//!
+//! Invariants: `copy_past` leaves the same bytes as an ordinary copy, at any place
+//! (`a_summed_copy_is_a_copy_and_its_sum`). The address of a buffer with stores on their way is
+//! never handed out (`whoever_asks_for_what_was_streamed_comes_after_the_fence`).
 #![expect(unsafe_code, reason = "raw memory, and instructions that the language has no other words for")]
 
 use std::cell::Cell;
@@ -48,7 +50,7 @@ pub(super) fn prefetch_begin(at: NonNull<u8>) {
 #[derive(Debug, Default)]
 pub(super) struct Unfenced {
     buf: Cell<Option<Buf>>,
-    /// All of it lies below.
+    /// The end of these stores: all of them lie below.
     end: u32,
 }
 
@@ -64,7 +66,7 @@ impl Unfenced {
         self.end = to.offset() + to.len;
     }
 
-    /// Somebody will look at this buffer, or write to it, or it is nobody's any more.
+    /// Ends the stores to this buffer, which is about to be read, written or freed.
     #[inline]
     pub(super) fn end(&self, buf: Buf) {
         if self.buf.get() == Some(buf) {
@@ -72,7 +74,7 @@ impl Unfenced {
         }
     }
 
-    /// Somebody will look at any of them, perhaps another thread.
+    /// Ends all stores: another thread may look at the buffers.
     pub(super) fn end_all(&self) {
         if self.buf.take().is_some() {
             fence();
@@ -91,8 +93,8 @@ impl Unfenced {
     }
 }
 
-/// What this thread has streamed is seen by others, the kernel and devices too, before all that it
-/// stores later.
+/// Waits until others, the kernel and devices too, see all that this thread has streamed, before
+/// its later stores.
 fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: an instruction without operands, part of x86-64.
@@ -101,11 +103,11 @@ fn fence() {
     }
 }
 
-/// Copies without fetching the target, for what a device reads next.
+/// Copies without fetching the target, which a device reads next.
 ///
 /// # Safety
 /// `source` can be read and `target` written for `bytes` bytes, and the two ranges don't overlap.
-/// Before the target is accessed again, by whomever, this thread calls [`fence`].
+/// Before the target is accessed again, by any thread, this thread calls [`fence`].
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn copy_past(source: *const u8, target: *mut u8, bytes: usize) {
     let done = if target.addr().is_multiple_of(LINE) { bytes / LINE * LINE } else { 0 };
@@ -122,9 +124,11 @@ pub(super) unsafe fn copy_past(source: *const u8, target: *mut u8, bytes: usize)
     unsafe { target.add(done).copy_from_nonoverlapping(source.add(done), bytes - done) };
 }
 
-/// Streams a line with each store. The thread goes on when the last has its place among the
-/// processor's stores that wait, of which there are some 64: so many lines are a block. In process
-/// on a file a write took 3 % less than with four stores a line.
+/// Streams a line with each store.
+///
+/// The thread goes on when the last store has its place among the processor's waiting stores, of
+/// which there are some 64: a block has as many lines. In process on a file a write took 3 % less
+/// than with four stores a line.
 ///
 /// # Safety
 /// As `copy_past`, of whole lines and with AVX-512F.

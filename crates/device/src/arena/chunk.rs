@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A chunk: memory from the kernel, in small pages or huge ones, and who keeps it.
+//! A chunk: memory from the kernel, in small pages or huge ones, and the count of those that keep
+//! it.
 #![expect(unsafe_code, reason = "memory is given back and unmapped")]
 
 use std::ptr::NonNull;
@@ -41,7 +42,7 @@ impl Chunk {
         Some(chunk)
     }
 
-    /// Its pages are to be huge from now on, or small: those that it has none of yet.
+    /// Makes its pages huge from now on, or small: those that it has none of yet.
     pub(super) fn turn(&self, huge: bool) {
         huge::advise(self.base, CHUNK_BYTES as usize, huge);
     }
@@ -50,8 +51,8 @@ impl Chunk {
         Self { base, pins: AtomicU32::new(0), class: AtomicU8::new(0) }
     }
 
-    /// What its buffers are as large as. Whoever has a buffer of it was told of that by the one who
-    /// took it.
+    /// The class of its buffers. The thread that took a buffer has told it to others that use the
+    /// buffer.
     pub(super) fn class(&self) -> u8 {
         self.class.load(Ordering::Relaxed)
     }
@@ -60,7 +61,7 @@ impl Chunk {
         self.class.store(class, Ordering::Relaxed);
     }
 
-    /// Its first byte.
+    /// The address of its first byte.
     #[must_use]
     pub fn ptr(&self) -> NonNull<u8> {
         self.base
@@ -104,7 +105,7 @@ impl Drop for Pin {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `map`, of this length, and nobody else holds it.
+        // SAFETY: this is the mapping of `map`, of this length, and no other code holds it.
         // The only error is EINVAL for a wrong address or length, which would be a bug.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), CHUNK_BYTES as usize) };
         debug_assert!(unmapped.is_ok(), "munmap of a chunk: {unmapped:?}");
@@ -122,7 +123,7 @@ mod tests {
         for (nth, chunk) in chunks.iter().enumerate() {
             assert_eq!(chunk.ptr().as_ptr().align_offset(huge::BYTES), 0);
             for at in [0, CHUNK_BYTES as usize - 1] {
-                // SAFETY: the first and the last byte of a chunk that nobody else knows.
+                // SAFETY: the first and the last byte of a chunk that no other code knows.
                 unsafe { chunk.ptr().as_ptr().add(at).write(nth as u8 + 1) };
             }
         }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Threads that lend the engine's thread a hand: each takes what nobody has begun.
+//! Threads that lend the engine's thread a hand: each takes work that is not begun.
 //!
-//! Work goes over by value, so that no two threads ever have the same: a list of places, one for
-//! each lane, where work is put down, claimed by one atomic exchange, and taken back when it is
-//! done. The engine's thread does what no helper has begun, so it never waits for one that sleeps.
-//! Helpers look out for a while before they sleep; waking one costs the engine's thread several
-//! microseconds.
+//! Work goes over by value, so that no two threads ever have the same. There is a list of places,
+//! one for each lane. Work is put down there, claimed by one atomic exchange, and taken back when
+//! it is done. The engine's thread does work that no helper has begun, so it never waits for a
+//! helper that sleeps. Helpers look out for a while before they sleep; waking one costs the
+//! engine's thread several microseconds.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -20,11 +20,12 @@ use super::Arena;
 /// How often a helper looks for work before it sleeps: some 30 us, longer than a turn of a busy
 /// engine.
 const LOOKS: u32 = 4000;
-/// Blocks of work, beside what the engine's thread does meanwhile, that a sleeping helper is woken
-/// for: 10 us and more, by the 0.3 to 0.6 us of a block (`cargo x bench engine`).
+/// Blocks of work for which a sleeping helper is woken, beside the work of the engine's thread.
+///
+/// To wake it takes 10 us and more, a block 0.3 to 0.6 us (`cargo x bench engine`).
 const WAKE_BLOCKS: u64 = 8;
-/// How often the engine's thread looks whether a helper is done before it lets others have the
-/// processor: a helper that was pushed off may need it.
+/// How often the engine's thread looks whether a helper is done before it gives the processor away.
+/// A helper that was pushed off may need it.
 const WAITS: u32 = 2000;
 
 /// States of a place.
@@ -49,7 +50,7 @@ impl Work {
     fn run(&mut self) {
         let run = AssertUnwindSafe(|| self.job.run(&mut *self.arena));
         self.panicked = catch_unwind(run).err();
-        // Whoever looks next may be another thread.
+        // The next look may come from another thread.
         self.arena.unfenced.end_all();
     }
 }
@@ -61,12 +62,12 @@ struct Place {
 }
 
 impl Place {
-    /// Nobody waits for this lock: the state says whose turn it is.
+    /// No thread ever waits for this lock: the state says whose turn it is.
     fn work(&self) -> MutexGuard<'_, Option<Work>> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does what was put down here, if nobody has begun it; says whether.
+    /// Does the work that lies here, if it is not begun; says whether.
     fn claim(&self) -> bool {
         let claimed = self.state.compare_exchange(WAITING, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if claimed && let Some(work) = &mut *self.work() {
@@ -100,7 +101,7 @@ struct Helper {
 pub(super) struct Hands {
     table: Arc<Table>,
     helpers: Vec<Helper>,
-    /// Helpers do all of it, so that a test knows who does.
+    /// Helpers do all the work, so that a test knows which thread does it.
     pub(super) leaves_all: bool,
 }
 
@@ -111,7 +112,7 @@ impl std::fmt::Debug for Hands {
 }
 
 impl Hands {
-    /// So many helpers for so many lanes.
+    /// Starts `helpers` helpers for `lanes` lanes.
     pub(super) fn new(lanes: usize, helpers: usize) -> std::io::Result<Self> {
         let places = std::iter::repeat_with(Place::default).take(lanes).collect();
         let table = Arc::new(Table { places, quit: AtomicBool::new(false) });
@@ -168,7 +169,7 @@ impl Hands {
         all
     }
 
-    /// Wakes so many helpers.
+    /// Wakes this many helpers.
     fn wake(&self, wanted: usize) {
         for helper in self.helpers.iter().take(wanted) {
             if helper.asleep.swap(false, Ordering::SeqCst) {
@@ -203,7 +204,7 @@ fn help(table: &Table, asleep: &AtomicBool) {
             continue;
         }
         asleep.store(true, Ordering::SeqCst);
-        // What was put down before that was seen is seen here.
+        // Work that was put down before is seen here.
         if !table.is_waiting() && !table.quit.load(Ordering::SeqCst) {
             std::thread::park();
         }

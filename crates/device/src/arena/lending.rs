@@ -2,10 +2,10 @@
 //! Buffers of one thread that another one reads and writes.
 //!
 //! A thread that carries clients' bytes has an arena of its own, so that taking a buffer takes no
-//! lock; the engine's thread borrows it. Of the numbers of chunks each lending arena has a range,
-//! counted from the upper end, so that a `Buf` says whose it is. A list of chunks only grows, and
-//! an entry is set once: finding a chunk takes no lock either. Who hands a buffer over says when
-//! the other may look at it, as with any buffer.
+//! lock; the engine's thread borrows it. Each lending arena has a range of the numbers of chunks,
+//! counted from the upper end. So a `Buf` says to which arena it belongs. A list of chunks only
+//! grows, and an entry is set once: finding a chunk takes no lock either. The thread that hands a
+//! buffer over says when the other may look at it, as with any buffer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,14 +13,14 @@ use std::sync::{Arc, OnceLock};
 use super::quarantine::Quarantine;
 use super::{Arena, CHUNK_NUMBERS, Chunk, Pool};
 
-/// Arenas that one may borrow from: of 63 carriers and 256 lanes.
+/// Arenas that another one may borrow from: of 63 carriers and 256 lanes.
 pub(super) const LOANS_MAX: usize = 320;
 /// Chunks that a lending arena may have: 32 GiB.
 pub(super) const NUMBERS: usize = 1 << 13;
 
 #[derive(Debug)]
 struct Shelf {
-    /// Which of the lending arenas.
+    /// The number of the lending arena.
     number: usize,
     chunks: Box<[OnceLock<Arc<Chunk>>]>,
     allocated_bytes: AtomicU64,
@@ -38,12 +38,12 @@ impl Loan {
     }
 }
 
-/// What an arena has borrowed.
+/// The arenas that an arena has borrowed.
 #[derive(Debug, Default)]
 pub(super) struct Borrowed {
-    /// By the numbers of their owners.
+    /// The loans, by the numbers of their owners.
     loans: Vec<Loan>,
-    /// Of the arena that borrows from all others, for its lanes.
+    /// The loan of the arena that borrows from all others, for its lanes.
     all_others: Option<Loan>,
 }
 
@@ -66,7 +66,7 @@ impl Borrowed {
         &self.shelf(number).0.quarantine
     }
 
-    /// Where the chunk of this number is.
+    /// The place of the chunk of this number.
     fn shelf(&self, number: usize) -> (&Shelf, usize) {
         let from_above = CHUNK_NUMBERS - 1 - number;
         match (self.loans.get(from_above / NUMBERS), &self.all_others) {
@@ -78,8 +78,10 @@ impl Borrowed {
 }
 
 impl Arena {
-    /// Lending arena number `number` (from 0, below 320), of at most `limit_bytes` (rounded up to
-    /// whole chunks, 32 GiB at most), all of it for front-ends; and what another arena borrows.
+    /// Makes the lending arena number `number` (from 0, below 320), all of it for front-ends; and
+    /// the loan for another arena.
+    ///
+    /// `limit_bytes` is rounded up to whole chunks, and is 32 GiB at most.
     ///
     /// # Panics
     /// If there is no such number.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Buffers whose memory the kernel may still use although their I/O was given up.
 //!
-//! From then on the buffer has other memory under the same name, a *stand-in* with the same bytes:
-//! whoever has the buffer goes on with it, and what the kernel reads or writes late meets nobody
-//! (test: `a_late_read_changes_no_buffer`). Its own memory serves nobody before the last such I/O
-//! has really ended: a buffer that is freed earlier is kept until then. What is kept doesn't count
-//! to the arena's bound, up to as much again.
+//! From then on the buffer has other memory under the same name, a *stand-in* with the same bytes.
+//! The buffer's user goes on with it, and late reads and writes of the kernel meet no user (test:
+//! `a_late_read_changes_no_buffer`). The old memory serves no buffer before the last such I/O has
+//! really ended: a buffer that is freed earlier is kept until then. Kept memory doesn't count to
+//! the arena's bound, up to as much again.
 //!
-//! Several I/Os may be in flight in one buffer, of several devices. Those that are not given up end
-//! in the memory that they were given, so what they have read there is copied to the stand-in
-//! ([`Arena::carry_over`]).
+//! Several I/Os may be in flight in one buffer, of several devices. I/Os that are not given up end
+//! in the memory that they were given. So the bytes that they have read there are copied to the
+//! stand-in ([`Arena::carry_over`]).
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -26,7 +26,7 @@ struct Entry {
     stand_ins: Vec<(u32, Arc<Chunk>)>,
     /// I/Os that were given up and have not ended.
     late: u32,
-    /// Its owner wants no more of it.
+    /// The owner has freed the buffer.
     freed: bool,
 }
 
@@ -36,10 +36,10 @@ impl Entry {
     }
 }
 
-/// Which buffers of an arena are in quarantine. The arena and all that borrow from it share it.
+/// The buffers of an arena that are in quarantine. The arena and all that borrow from it share it.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
-    /// How many there are, so that nobody takes the lock while there are none.
+    /// The number of buffers, so that the lock is not taken while there are none.
     count: AtomicUsize,
     /// Stand-ins that were ever put here.
     put: AtomicU32,
@@ -47,8 +47,8 @@ pub(super) struct Quarantine {
 }
 
 impl Quarantine {
-    /// Whoever is handed a buffer is handed it after it was put here, so no order of memory is
-    /// needed.
+    /// Whether no buffer is in quarantine. A buffer is handed over after it was put here, so no
+    /// order of memory is needed.
     pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
@@ -65,8 +65,8 @@ impl Quarantine {
         self.entries().get(&buf.0).and_then(|entry| entry.now()).cloned()
     }
 
-    /// What a buffer had when so many stand-ins had been put here, if that is not what it has now:
-    /// a stand-in, or its own memory (`None`).
+    /// Returns the memory that a buffer had when `put` stand-ins had been put here, if it has other
+    /// memory now: a stand-in, or its own (`None`).
     fn exchanged(&self, buf: Buf, put: u32) -> Option<Option<Arc<Chunk>>> {
         if self.is_empty() {
             return None;
@@ -141,9 +141,10 @@ impl Arena {
         if self.place_of(buf) < self.uses.len() { &self.quarantine } else { self.borrowed.quarantine(number_of(buf)) }
     }
 
-    /// The kernel may go on to use the memory of a buffer, of which an I/O was given up: gives the
-    /// buffer other memory, with the same bytes. To be called once for each such I/O;
-    /// [`Arena::release`] tells of its end.
+    /// Gives a buffer other memory, with the same bytes: an I/O of it was given up, and the kernel
+    /// may go on to use the old memory.
+    ///
+    /// It is to be called once for each such I/O; [`Arena::release`] tells of its end.
     ///
     /// # Panics
     /// If there is no memory at all.
@@ -154,7 +155,8 @@ impl Arena {
         stand_in.set_class(class);
         let old = self.ptr(Span::new(buf, 0, bytes as u32));
         // SAFETY: the buffer's memory and a new mapping that is at least as long. The kernel may be
-        // writing to the former: what is copied there is read by nobody before it was written anew.
+        // writing to the former: bytes that are copied then are not read before they were written
+        // anew.
         unsafe { stand_in.ptr().copy_from_nonoverlapping(old, bytes) };
         self.quarantine_of(buf).put(buf, stand_in);
     }
@@ -164,16 +166,16 @@ impl Arena {
         self.quarantine_of(buf).put.load(Ordering::Relaxed)
     }
 
-    /// An I/O has ended that was not given up, and that has read into a buffer's memory of then
-    /// ([`Arena::memory_of`]): copies what it read, if the buffer has other memory by now.
+    /// Copies the bytes that an I/O has read, if the buffer has other memory by now than at that
+    /// time ([`Arena::memory_of`]). The I/O has ended and was not given up.
     pub(crate) fn carry_over(&mut self, span: Span, memory: u32) {
         let Some(was) = self.quarantine_of(span.buf()).exchanged(span.buf(), memory) else { return };
         let from = match was {
             Some(stand_in) => super::stood_in(&stand_in, span),
             None => self.own_address(span),
         };
-        // SAFETY: both have the buffer's length, and the range is inside it. No I/O but the one
-        // that has ended was to change this range of the old memory.
+        // SAFETY: both have the buffer's length, and the range is inside it. Only the I/O that has
+        // ended was to change this range of the old memory.
         unsafe { self.ptr(span).copy_from_nonoverlapping(from, span.len as usize) };
     }
 
@@ -204,16 +206,16 @@ pub(crate) struct Grip {
 
 // SAFETY: plain memory, which `_chunk` keeps.
 unsafe impl Send for Grip {}
-// SAFETY: as above; who shares a grip can only read.
+// SAFETY: as above; a shared grip can only read.
 unsafe impl Sync for Grip {}
 
 impl Grip {
-    /// Its length in bytes.
+    /// The length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// What is there now.
+    /// Copies the present bytes.
     pub(crate) fn read(&self, into: &mut [u8]) {
         assert_eq!(into.len(), self.len as usize, "bug: a grip of another length");
         // SAFETY: `len` bytes at `at` are in the chunk, which is kept.

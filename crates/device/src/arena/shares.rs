@@ -9,14 +9,14 @@ use flashfront_engine::Buf;
 
 use super::{Arena, CHUNK_BYTES, Pool, class_of};
 
-/// What front-ends need a buffer for.
+/// The purposes of front-ends' buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// For a request that ends by itself: a hit, or a write that the cache takes.
+    /// Requests that end by themselves: hits, and writes that the cache takes.
     Passing,
-    /// For a request that may wait for an origin.
+    /// Requests that may wait for an origin.
     Waiting,
-    /// For payload that a client has not sent completely.
+    /// Payload that a client has not sent completely.
     Payload,
 }
 
@@ -31,8 +31,8 @@ impl Share {
 }
 
 impl Arena {
-    /// Takes so many bytes of what front-ends may have for two of the shares, in whole chunks; the
-    /// rest is [`Share::Passing`].
+    /// Divides the front-ends' bytes: two shares get whole chunks for these bytes; the rest is
+    /// [`Share::Passing`].
     ///
     /// # Panics
     /// If that is more than there is, or some of it is in use: a bug.

@@ -128,8 +128,8 @@ fn a_full_share_leaves_the_others_theirs() {
             assert!(bufs.iter().all(|buf| arena.may_wait(*buf) == (share != Share::Passing)));
             bufs
         };
-        // One share is taken whole in one size, of which one buffer in each chunk is kept; the
-        // others still have all of theirs, in any size.
+        // One share is taken whole in one size, and one buffer in each chunk is kept. The others
+        // still have all of theirs, in any size.
         let (hog, bytes) = (shares[round % 3], 4096 << rng.below(9));
         for (nth, buf) in all(&mut arena, hog, bytes).into_iter().enumerate() {
             if !nth.is_multiple_of((CHUNK_BYTES / bytes) as usize) {
@@ -319,7 +319,7 @@ fn pauses_of_a_load_are_outlasted() {
     }
 }
 
-/// What is left of a load that used many chunks gathers in one, wherever its buffers were.
+/// The buffers that are left of a load with many chunks gather in one chunk, wherever they were.
 #[test]
 fn a_small_load_after_a_large_one_needs_little() {
     let mut arena = Arena::new(64 << 20);
@@ -433,7 +433,7 @@ fn what_nobody_has_lent_is_a_bug() {
     let _ = Arena::new(8 << 20).ptr(Span::new(buf, 0, 4096));
 }
 
-/// All bytes of a buffer of 8 KiB.
+/// The span of all bytes of a buffer of 8 KiB.
 fn all_of(buf: Buf) -> Span {
     Span::new(buf, 0, 8192)
 }
@@ -449,7 +449,7 @@ fn a_late_read_changes_no_buffer() {
     device.write(&[9; 4096]);
     assert_eq!(arena.bytes(all_of(buf)), [1; 8192]);
     arena.free(buf);
-    // As many buffers as there can be: none is the one that the device has.
+    // As many buffers as there can be: none of them is the device's.
     let others: Vec<_> = (0..1024).map(|_| arena.alloc(8192)).collect();
     others.iter().for_each(|buf| arena.bytes_mut(all_of(*buf)).fill(2));
     device.write(&[9; 4096]);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which model a device's reads are most like, and by how much it is slower than that.
+//! Finds the model that a device's reads are most like, and by how much the device is slower than
+//! that.
 //!
-//! All times are compared as ratios. A model is as near as the ratios are equal: the middle one is
-//! the scale, and their spread around it how far off the model is. So a model that is twice as slow
-//! in everything is that model with a scale of 2, and one odd phase does not change the scale.
+//! All times are compared as ratios. The middle ratio is the scale, and the spread around it says
+//! how far off the model is. So a model that is twice as slow in everything is that model with a
+//! scale of 2, and one odd phase does not change the scale.
 
 use super::{COUNT, Times};
 use crate::sim::{Fill, Known, ModelSpec, known};
@@ -18,14 +19,15 @@ pub struct Nearest {
     pub known: Known,
     /// How many times as long everything takes on the device.
     pub scale: f64,
-    /// By what factor the device's times differ from the scaled model's, in the mean; 1 if they
-    /// don't.
+    /// The factor by which the device's times differ from the scaled model's, in the mean; 1 if
+    /// they don't.
     pub off: f64,
 }
 
-/// The model that is nearest to a device with these times. Two models may differ in how they write
-/// only: then `write_cache` says whether the device has a volatile write cache that is on, and an
-/// SSD is taken for a full one, as any that is in use.
+/// Finds the model that is nearest to a device with these times.
+///
+/// Two models may differ in how they write only. Then `write_cache` says whether the device has a
+/// volatile write cache that is on. An SSD is taken for a full one, as any that is in use.
 #[must_use]
 pub fn nearest(times: &Times, write_cache: Option<bool>) -> Nearest {
     let mut all: Vec<Nearest> = known().into_iter().map(|known| compared(times, known)).collect();
@@ -60,7 +62,7 @@ impl Nearest {
 mod tests {
     use super::*;
 
-    /// Only writes tell these from the models beside them.
+    /// Says whether a model has a write cache, if only writes tell it from the models beside it.
     fn write_cache_of(known: &Known) -> Option<bool> {
         match known.model {
             ModelSpec::Hdd(spec) => Some(spec.write_cache_bytes > 0),

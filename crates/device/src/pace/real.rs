@@ -31,7 +31,7 @@ pub enum PaceError {
     Small(PathBuf, u64),
     /// A read at that byte failed.
     Read(PathBuf, u64, io::Error),
-    /// Somebody said stop.
+    /// The caller said stop.
     Stopped(PathBuf),
 }
 
@@ -59,21 +59,21 @@ impl fmt::Display for PaceError {
 
 impl std::error::Error for PaceError {}
 
-/// What the kernel knows of a device.
+/// Hints of the kernel about a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
     /// Whether it has a volatile write cache that is on; none if the kernel doesn't say.
     pub write_cache: Option<bool>,
 }
 
-/// What was found.
+/// The result of a measurement.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Bytes of the device.
     pub device_bytes: u64,
-    /// What its reads take.
+    /// The times of its reads.
     pub times: Times,
-    /// What the kernel says.
+    /// The hints of the kernel.
     pub hints: Hints,
     /// Our reads of 4 KiB, and the requests that others made of the device meanwhile; none if the
     /// kernel doesn't count them.
@@ -95,11 +95,11 @@ impl Measured {
 pub struct Progress {
     /// Milliseconds of reading so far.
     pub done_ms: AtomicU64,
-    /// All of them.
+    /// The time of all phases.
     pub whole_ms: AtomicU64,
 }
 
-/// Measures a block device or a file for so long: only reads.
+/// Measures a block device or a file for this time: only reads.
 ///
 /// # Errors
 /// If it can't be read, is too small, or `stop` is set.
@@ -119,7 +119,7 @@ pub fn measure(path: &Path, time: Duration, progress: &Progress, stop: &AtomicBo
         let reading = Reading { path, file: &file, device_bytes, phase, progress, stop };
         let (reads, took) = reading.run(time * phase.parts / PARTS)?;
         measured.times.0[nth] = took.as_nanos() as f64 / reads.max(1) as f64;
-        // Large reads are cut by the kernel, and can't be compared with what it counts.
+        // The kernel cuts large reads, so they can't be compared with its counts.
         if phase.depth > 1 || phase.len == PHASES[0].len {
             measured.ours += reads;
             let now = stat.as_ref().and_then(Stat::requests);
@@ -156,7 +156,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads for so long; how often, and how long it was.
+    /// Reads for this time; returns how often, and how long it was.
     fn run(&self, time: Duration) -> Result<(u64, Duration), PaceError> {
         let begin = Instant::now();
         let told = self.progress.done_ms.load(Ordering::Relaxed);
@@ -170,7 +170,7 @@ impl Reading<'_> {
         Ok((each.iter().sum(), begin.elapsed()))
     }
 
-    /// Reads as one of those that read at the same time.
+    /// Reads in one of the threads that read at the same time.
     fn read(&self, thread: u64, begin: Instant, time: Duration, told: u64) -> Result<u64, PaceError> {
         let mut buffer = AlignedBuf::new(self.phase.len as usize);
         let (mut rng, mut reads) = (Rng::new(1 + thread), 0);
@@ -189,7 +189,7 @@ impl Reading<'_> {
     }
 }
 
-/// Where the kernel tells of a device: its own folder, or that of the device that a file is on.
+/// The kernel's folder about a device: its own, or that of the device that a file is on.
 struct Stat(PathBuf);
 
 impl Stat {

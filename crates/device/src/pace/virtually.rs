@@ -11,7 +11,7 @@ use crate::sim::{Known, Model, ModelIo};
 const READS: u64 = 200;
 
 impl Times {
-    /// Those of a device that simulations know.
+    /// The times of a device that simulations know.
     #[must_use]
     pub fn of(known: &Known) -> Self {
         let mut times = [0.0; COUNT];
@@ -23,7 +23,7 @@ impl Times {
     }
 }
 
-/// What a read of that phase takes.
+/// The time of a read of that phase.
 fn read(model: &mut dyn Model, phase: &Phase, device_bytes: u64) -> f64 {
     let (mut rng, mut now, mut done) = (Rng::new(1), Time(0), Vec::new());
     let reads = READS * phase.depth as u64;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What takes more than comparing bytes at a fixed place: variants, several places, the disk's end.
+//! Checks that take more than comparing bytes at a fixed place: variants, several places, the
+//! disk's end.
 
 use super::{Disk, Found, named};
 

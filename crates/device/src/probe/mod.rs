@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is on this disk? So that `format` never destroys a file system by mistake.
+//! Finds the contents of a disk, so that `format` never destroys a file system by mistake.
 //!
-//! Recognises by magic numbers, read only, in the first and the last 512 KiB. Finding nothing does
-//! not prove that a disk is empty; finding something is a reason to stop and ask.
+//! It recognises them by magic numbers, read only, in the first and the last 512 KiB. Finding
+//! nothing does not prove that a disk is empty; finding something is a reason to stop and ask.
 //!
 //! This is made by hand because libblkid, which knows more, is a library in C.
 
@@ -18,15 +18,15 @@ use crate::real::DeviceFile;
 
 /// Everything recognised lies this close to the start or the end (ZFS: two labels of 256 KiB).
 const WINDOW_BYTES: u64 = 512 << 10;
-/// Around a bad sector so much is given up.
+/// Bytes around a bad sector that are given up.
 const STEP_BYTES: usize = 4096;
 
 /// Something that was recognised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its name, and its label and UUID where it has them: `ext4 file system "home" (1d3c...)`.
+    /// The name, with the label and UUID if it has them: `ext4 file system "home" (1d3c...)`.
     pub what: String,
-    /// Where its magic number is.
+    /// The place of its magic number.
     pub offset: u64,
 }
 
@@ -46,8 +46,10 @@ pub fn probe_device(device: &DeviceFile) -> Vec<Found> {
     look(device.geometry().size_bytes, |offset, out| device.read_at(offset, out))
 }
 
-/// What can't be read may be anything, so it is found, too: a bad sector must not keep an operator
-/// who knows from destroying what is there.
+/// Looks at the contents of a disk.
+///
+/// A part that can't be read may be anything, so it is told, too. A bad sector must not keep an
+/// operator from destroying contents that he knows.
 fn look(size: u64, read: impl Fn(u64, &mut [u8]) -> io::Result<()>) -> Vec<Found> {
     let mut found = Vec::new();
     let mut window = |start: u64, end: u64| -> Vec<u8> {

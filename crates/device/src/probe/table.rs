@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is recognised by fixed bytes at a fixed place. One line to add a thing.
+//! Contents that are recognised by fixed bytes at a fixed place. One line adds a kind.
 //!
 //! Sources: util-linux libblkid/src/superblocks, the kernel's headers, `file`'s magic.
 
 use super::{Disk, Found, named};
 
-/// Where a label or UUID is, relative to the start of the disk.
+/// The place of a label or UUID, relative to the start of the disk.
 #[derive(Clone, Copy)]
 enum Tag {
     None,

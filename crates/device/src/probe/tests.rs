@@ -184,8 +184,8 @@ fn a_boot_sector_is_not_a_partition_table() {
     assert_eq!(names(&path), [""; 0]);
 }
 
-/// A GPT keeps a table with one entry in the old place, which is not worth a line of its own; a
-/// protective table without its GPT is.
+/// A GPT keeps a table with one entry in the old place, which gets no line of its own. A protective
+/// table without its GPT does.
 #[test]
 fn a_protective_table_is_part_of_its_gpt() {
     let folder = tempfile::tempdir().unwrap();

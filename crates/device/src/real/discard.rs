@@ -12,7 +12,8 @@ use rustix::io::Errno;
 
 use super::file::DeviceFile;
 
-/// At a time: the call can't be interrupted, and a slow device takes seconds for some GiB.
+/// Bytes that are discarded by one call: it can't be interrupted, and a slow device takes seconds
+/// for some GiB.
 const STEP_BYTES: u64 = 1 << 30;
 
 /// Discards whole logical blocks of a block device; says whether the device can.

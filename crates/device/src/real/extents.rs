@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a file has holes: SEEK_HOLE and SEEK_DATA.
+//! Finds the holes of a file by SEEK_HOLE and SEEK_DATA.
 //!
-//! May sleep, as long as the file system does: never called by the engine's thread. The file's
-//! position, which these calls set, is used by nobody. A block device has no such calls, nor have
-//! some file systems: an error, or all data.
+//! These calls may sleep, as long as the file system does: the engine's thread never makes them.
+//! They set the file's position, which no other code uses. A block device has no such calls, and
+//! some file systems haven't, either: the answer is an error, or all data.
 
 use std::fs::File;
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Has an origin been changed behind our back? A hash of samples of its content tells, mostly.
+//! Tells whether an origin was changed behind our back, by a hash of samples of its content.
 //!
-//! Sampled: the size, the first and the last MiB (partition table, superblocks and their copies),
-//! 64 blocks spread over the rest, and where file systems have their superblocks if they are not at
-//! the start: at the first partitions, at 1 MiB (LVM's first extent, most first partitions), at 16
-//! MiB (LUKS2's data), and a block of each of the first 32 MiB. A file system that was mounted and
-//! written to changes its superblock, so the usual accident is seen (tests:
-//! `a_fingerprint_notices_changes`, `partitions_are_found_wherever_they_begin`); a change of one
-//! block far inside is found with probability 64 / blocks only, and so is a file system on a
-//! logical volume further back. About 1 s on an HDD, by calculation.
+//! Samples are the size, the first and the last MiB (partition table, superblocks and their
+//! copies), and 64 blocks spread over the rest. More samples lie where file systems have
+//! superblocks that are not at the start. These are the first partitions, 1 MiB (LVM's first
+//! extent, most first partitions), and 16 MiB (LUKS2's data). A block of each of the first 32 MiB
+//! is one, too.
+//!
+//! A file system that was mounted and written to changes its superblock, so the usual accident is
+//! seen (tests: `a_fingerprint_notices_changes`, `partitions_are_found_wherever_they_begin`). A
+//! change of one block far inside is found with probability 64 / blocks only. So is a file system
+//! on a logical volume further back. It takes about 1 s on an HDD, by calculation.
 
 use std::io;
 
@@ -19,7 +21,7 @@ const MIB: u64 = 1 << 20;
 const END_BYTES: u64 = MIB;
 const SAMPLES: u64 = 64;
 const SAMPLE_BYTES: u64 = 4096;
-/// So far there is a sample in each MiB.
+/// Each MiB up to here has a sample.
 const SPARSE_BYTES: u64 = 32 * MIB;
 /// Looked at where partitions and other data begin: btrfs has its superblock at 64 KiB, all others
 /// before.
@@ -27,17 +29,17 @@ const DATA_BYTES: u64 = 128 << 10;
 /// Labels and superblocks of all but btrfs: LVM, md 1.2, GPT, ext4, XFS with its first headers of
 /// free space.
 const LABELS_BYTES: u64 = 8 << 10;
-/// Where btrfs has its superblock.
+/// The place of btrfs's superblock.
 const BTRFS_AT: u64 = 64 << 10;
-/// At the end: the second GPT, md 1.0.
+/// Bytes at the end that are vital: the second GPT, md 1.0.
 const TAIL_BYTES: u64 = 12 << 10;
 const SECTOR_BYTES: u64 = 512;
-/// Of a GPT. That many is what all tools make.
+/// The most partitions of a GPT that are looked at. All tools make this many.
 const PARTITIONS_MAX: u64 = 128;
 /// Fixed for ever: superblocks keep hashes made with it.
 const SEED: u64 = 0x666c_6173_6866_726f;
 
-/// What an origin looked like.
+/// The hash of an origin's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     /// CRC-64/NVME of the size and the samples.
@@ -49,8 +51,10 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Whether this content was recorded. A record of before has the hash of fewer samples, which
-    /// no content has as its hash now but by chance, so it needs no mark.
+    /// Whether this content was recorded.
+    ///
+    /// A record of an older version has the hash of fewer samples. No content has that as its hash
+    /// now but by chance, so it needs no mark.
     #[must_use]
     pub fn is_content(&self, recorded: u64) -> bool {
         [self.content, self.content_before].contains(&recorded)
@@ -104,21 +108,21 @@ fn spread(size: u64) -> Vec<u64> {
     places
 }
 
-/// What a fingerprint samples, in two kinds: ranges of bytes, sorted, each byte in one of them at
+/// The samples of a fingerprint, in two kinds: ranges of bytes, sorted, each byte in one of them at
 /// most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sampled {
-    /// Where superblocks and labels are that are written whenever a file system is mounted or a
+    /// Ranges with superblocks and labels, which are written whenever a file system is mounted or a
     /// volume is used.
     pub vital: Vec<(u64, u64)>,
-    /// All others.
+    /// All other ranges.
     pub others: Vec<(u64, u64)>,
 }
 
-/// Where a fingerprint samples this device, by the partition table that it has now.
+/// Finds the samples of this device, by the partition table that it has now.
 ///
 /// # Errors
-/// As reading the device.
+/// The errors of reading the device.
 pub fn sampled(device: &DeviceFile) -> io::Result<Sampled> {
     let size = device.geometry().size_bytes;
     let mut head = vec![0; size.min(END_BYTES) as usize];
@@ -139,7 +143,7 @@ fn sampled_of(head: &[u8], size: u64) -> Sampled {
     Sampled { others: without(&all, &vital), vital }
 }
 
-/// What is in `all` and not in `taken`; both are sorted and apart.
+/// Returns the ranges of `all` without those of `taken`; both are sorted and apart.
 fn without(all: &[(u64, u64)], taken: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut left = Vec::new();
     for &(start, end) in all {
@@ -153,7 +157,8 @@ fn without(all: &[(u64, u64)], taken: &[(u64, u64)]) -> Vec<(u64, u64)> {
     left
 }
 
-/// Where superblocks of file systems may be, beyond the first MiB: sorted, and each byte once.
+/// Finds ranges beyond the first MiB that may have superblocks of file systems: sorted, and each
+/// byte once.
 fn superblocks(head: &[u8], size: u64) -> Vec<(u64, u64)> {
     let mut places: Vec<(u64, u64)> = (1..SPARSE_BYTES / MIB).map(|nth| (nth * MIB, SAMPLE_BYTES)).collect();
     places.extend([(MIB, DATA_BYTES), (16 * MIB, DATA_BYTES)]);
@@ -176,9 +181,11 @@ fn apart(mut places: Vec<(u64, u64)>, size: u64) -> Vec<(u64, u64)> {
     apart
 }
 
-/// First bytes of partitions, by what a partition table at the start says; of nonsense it says
-/// nonsense, and only what is read depends on that. As a copy of a disk may be read in other
-/// sectors, both sizes are tried. Of an extended partition the first logical one is not looked for.
+/// Returns the first bytes of partitions, by the partition table at the start.
+///
+/// Of nonsense it returns nonsense, and only the choice of samples depends on that. A copy of a
+/// disk may be read in other sectors, so both sizes are tried. The first logical partition of an
+/// extended one is not looked for.
 fn partitions(head: &[u8]) -> impl Iterator<Item = u64> + '_ {
     [512, 4096].into_iter().flat_map(move |sector: u64| {
         let sectors: Vec<u64> = if bytes(head, sector, 8) == Some(b"EFI PART") {

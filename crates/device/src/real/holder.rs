@@ -47,7 +47,7 @@ fn of_process(pid: u32, store: Store) -> Vec<Opener> {
     entries.flatten().filter_map(opener).collect()
 }
 
-/// What a link leads to, by what the kernel knows of it already.
+/// Returns the target of a link, by what the kernel knows of it already.
 fn store_of(link: &std::path::Path) -> Option<Store> {
     let wanted = StatxFlags::TYPE | StatxFlags::INO;
     let stat = statx(CWD, link, AtFlags::STATX_DONT_SYNC, wanted).ok()?;
@@ -57,8 +57,8 @@ fn store_of(link: &std::path::Path) -> Option<Store> {
     })
 }
 
-/// Who uses a file or block device, as far as can be seen: `process 12 (flashfront)`, `the mount at
-/// /home`.
+/// Names the user of a file or block device, as far as can be seen: `process 12 (flashfront)`, `the
+/// mount at /home`.
 pub(super) fn who_has(store: Store) -> Option<String> {
     let mut found = openers(store);
     // One with a lock is the one; of a block device, the kernel's users come before a process that

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a file's discarded ranges read as zeroes, found out without touching it.
+//! Finds out whether a file's discarded ranges read as zeroes, without touching it.
 //!
-//! A trial hole would tell for certain, and would change the file's time even behind its end: the
-//! stale guard goes by that. So the file system's driver is asked for by name; one that isn't known
-//! here counts as one without holes, which costs space and nothing else (test:
+//! A trial hole would tell for certain. But it would change the file's time even behind its end,
+//! and the stale guard goes by that. So the file system's driver is asked for by name. A driver
+//! that isn't known here counts as one without holes, which costs space and nothing else (test:
 //! `holes_are_where_they_are_said_to_be`).
 
 use std::fs::File;
@@ -19,9 +19,10 @@ const TMPFS: u64 = 0x0102_1994;
 const EXT: u64 = 0xef53;
 
 impl DeviceFile {
-    /// Whether a range that was discarded reads as zeroes: of regular files, where their file
-    /// system makes holes. Of a block device nobody can promise it: where zeroing fails, it is
-    /// discarded in another way.
+    /// Whether a range that was discarded reads as zeroes.
+    ///
+    /// Regular files do, where their file system makes holes. A block device can't promise it:
+    /// where zeroing fails, it is discarded in another way.
     #[must_use]
     pub fn discard_zeroes(&self) -> bool {
         !self.is_block_device() && makes_holes(self.file())

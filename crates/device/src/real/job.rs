@@ -23,9 +23,9 @@ use super::error::device_error;
 use super::file::DeviceFile;
 use crate::{Arena, Chunk, DeviceIo};
 
-/// EINTR and EAGAIN are tried again so many times; a device that goes on is broken.
+/// EINTR and EAGAIN are tried again this many times; a device that goes on is broken.
 const RETRIES_MAX: u32 = 1000;
-/// The most that a write of zeroes has; one read or write by the engine is no longer than a buffer.
+/// The most bytes of a write of zeroes. A read or write by the engine is no longer than a buffer.
 const ZERO_BYTES: u64 = 1 << 20;
 static ZEROES: LazyLock<AlignedBuf> = LazyLock::new(|| AlignedBuf::new(ZERO_BYTES as usize));
 
@@ -53,7 +53,7 @@ pub(super) enum Step {
         offset: u64,
         len: u64,
     },
-    /// Where there are holes, which only a thread can wait for either.
+    /// Finds holes, which only a thread can wait for either.
     Map {
         offset: u64,
         len: u64,
@@ -88,7 +88,7 @@ pub(super) struct Job {
     pub(super) chunk: Option<(u32, Arc<Chunk>)>,
     way: Way,
     offset: u64,
-    /// What is left to do.
+    /// The bytes that are left to do.
     len: u64,
     at: NonNull<u8>,
     /// Bytes of memory at `at` for a list.
@@ -129,7 +129,7 @@ impl Job {
         }
     }
 
-    /// What to do next.
+    /// Returns the next step.
     pub(super) fn step(&self) -> Step {
         let (offset, len) = (self.offset, self.len);
         let part = |max: u64| u32::try_from(len.min(max)).expect("the maximum fits");
@@ -189,8 +189,8 @@ impl Job {
         self.offset += u64::from(bytes);
         self.len -= u64::from(bytes);
         if self.chunk.is_some() {
-            // SAFETY: the kernel moved no more than was asked for, so this is at most one past
-            // the end of the buffer, within or at the end of its chunk.
+            // SAFETY: the kernel moved no more than was asked for, so this is at most one past the
+            // end of the buffer. That is within or at the end of its chunk.
             self.at = unsafe { self.at.add(bytes as usize) };
         }
         (self.len == 0).then_some(Ok(()))

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who a device is, and that nobody else uses it.
+//! The identity of a device, and locks that keep others from using it.
 //!
-//! Three guards: `O_EXCL` on block devices (the kernel refuses if it is mounted, a swap area, or
-//! part of a device-mapper table), `flock` on everything, which stops a second daemon and is what
-//! udev honours on block devices, and on files a lock of all bytes, which those meet who use a part
-//! of the file through a loop device (`storage::guard`). All end with the process, however it ends.
+//! There are three guards. `O_EXCL` is for block devices: the kernel refuses if the device is
+//! mounted, a swap area, or part of a device-mapper table. `flock` on everything stops a second
+//! daemon, and udev honours it on block devices. A lock of all bytes of a file meets users of a
+//! part of it through a loop device (`storage::guard`). All end with the process, however it ends.
 #![expect(
     unsafe_code,
     reason = "a lock of a range that belongs to the open file; rustix has those of the process only"
@@ -23,14 +23,14 @@ use super::storage::Store;
 /// How a device is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Read and write; nobody else may have it open through Flashfront, nor mounted.
+    /// Read and write; no other process may have it open through Flashfront, or mounted.
     Exclusive,
-    /// Read only; others may read too, but not while somebody has exclusive access.
+    /// Read only; others may read too, but not while a process has exclusive access.
     ReadOnly,
 }
 
 /// Locks the file for as long as it is open; false if this file system has no locks. `WOULDBLOCK`
-/// if somebody else has it.
+/// if another process has it.
 pub(super) fn lock(file: &File, is_block: bool, access: Access) -> Result<bool, Errno> {
     let operation = match access {
         Access::Exclusive => FlockOperation::NonBlockingLockExclusive,
@@ -48,8 +48,10 @@ pub(super) fn flocked(file: impl AsFd, operation: FlockOperation) -> Result<bool
     locked(flock(file, operation))
 }
 
-/// Locks bytes of a file for as long as it is open (fcntl(2), "open file description locks"); false
-/// if this file system has no such locks. `BADF` if the file isn't open for what the lock is for.
+/// Locks bytes of a file for as long as it is open (fcntl(2), "open file description locks").
+///
+/// False if this file system has no such locks. `BADF` if the file isn't open for the kind of
+/// access that the lock is for.
 pub(super) fn range_locked(file: &File, exclusive: bool, from: u64, to: u64) -> Result<bool, Errno> {
     // SAFETY: all fields are numbers, for which zeroes are a value.
     let mut range: libc::flock = unsafe { std::mem::zeroed() };
@@ -63,7 +65,7 @@ pub(super) fn range_locked(file: &File, exclusive: bool, from: u64, to: u64) -> 
     let errno = || Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
     match if status == 0 { Ok(()) } else { Err(errno()) } {
         Err(Errno::ACCESS) => Err(Errno::WOULDBLOCK),
-        // What knows no locks of ranges.
+        // The file system knows no locks of ranges.
         Err(Errno::INVAL | Errno::NOSYS) => Ok(false),
         result => locked(result),
     }
@@ -77,10 +79,10 @@ fn locked(result: Result<(), Errno>) -> Result<bool, Errno> {
     }
 }
 
-/// What tells one device from another, whatever path it was opened by.
+/// The identity of a device, whatever path it was opened by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its size.
+    /// The size.
     pub size_bytes: u64,
     /// The serial number or world-wide name of a block device, where the kernel knows it. Stays
     /// the same over reboots, and from machine to machine.

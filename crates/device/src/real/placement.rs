@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which I/O may sleep in the system call that starts it, and how many a device takes at a time
-//! without that.
+//! Says which devices' I/O may sleep in the system call that starts it, and how much a device takes
+//! at a time without that.
 //!
-//! io_uring starts I/O in the thread that submits it, and leaves to workers what says that it would
-//! sleep. Local file systems and most drivers of block devices say so. FUSE does not (Linux 6.18:
-//! from the 13th request on it sleeps until the file system answers), nor do network file systems,
-//! and drivers that speak to a network while they take a request. Such devices get threads of their
-//! own. A block device whose tags are all in use has the rest wait for one, so it gets fewer at a
-//! time.
+//! io_uring starts I/O in the thread that submits it. It leaves to workers I/O that says that it
+//! would sleep. Local file systems and most drivers of block devices say so. FUSE does not (Linux
+//! 6.18: from the 13th request on it sleeps until the file system answers). Network file systems
+//! don't, nor do drivers that speak to a network while they take a request. Such devices get
+//! threads of their own. A block device whose tags are all in use has further I/O wait for one, so
+//! it gets fewer at a time.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -18,8 +18,10 @@ use rustix::fs::fstatfs;
 use super::lock::sysfs;
 use super::threads::WORKERS;
 
-/// File systems that start direct I/O without sleeping, or say that they would: ext2 to ext4, XFS,
-/// Btrfs, F2FS, bcachefs, tmpfs, ramfs (linux/magic.h, and the sources of bcachefs).
+/// File systems that start direct I/O without sleeping, or say that they would.
+///
+/// They are ext2 to ext4, XFS, Btrfs, F2FS, bcachefs, tmpfs, ramfs (linux/magic.h, and the sources
+/// of bcachefs).
 const PROMPT_FILE_SYSTEMS: [u32; 7] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x0102_1994, 0x8584_58f6];
 const OVERLAY: u32 = 0x794c_7630;
@@ -28,9 +30,9 @@ const OVERLAY: u32 = 0x794c_7630;
 const SLEEPING_DRIVERS: [&str; 4] = ["nbd", "mmcblk", "ubiblock", "drbd"];
 /// More at a time bring no SSD any more.
 const PLACES_MAX: usize = 256;
-/// What is left to others that use the same device: an eighth of its tags.
+/// The part of a device's tags that is left to its other users: an eighth.
 const LEFT_TO_OTHERS: usize = 8;
-/// Where the kernel does not tell: what most drivers have.
+/// The number of tags where the kernel does not tell: most drivers have this many.
 const TAGS: usize = 128;
 /// Device-mapper on device-mapper is followed so far.
 const DEPTH_MAX: u32 = 8;
@@ -38,9 +40,9 @@ const DEPTH_MAX: u32 = 8;
 /// How I/O of a device is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placement {
-    /// By threads of its own.
+    /// Whether threads of its own do its I/O.
     pub(super) by_threads: bool,
-    /// So many at a time.
+    /// The number of I/Os at a time.
     pub(super) places: usize,
 }
 

@@ -2,20 +2,22 @@
 //! How long a thread looks out for work before it sleeps.
 //!
 //! To sleep and to be woken is half of the time of a client that waits for each answer (ADR 0016).
-//! So a wait that is likely to be short is spent looking out, and others may run meanwhile
-//! (`sched_yield`). How long adapts as KVM's halt polling does (`halt_poll_ns` in Linux): it grows
+//! So a wait that is likely to be short is spent looking out, and other threads may run meanwhile
+//! (`sched_yield`). The time adapts as KVM's halt polling does (`halt_poll_ns` in Linux). It grows
 //! while waits end soon, and is given up when they don't, so an idle daemon takes no processor
 //! time.
 
 use std::time::{Duration, Instant};
 
-/// The longest, and what begins to be worth it. A read of a fast SSD takes longer than that: nobody
-/// looks out for it.
+/// The longest time of a look-out, and the shortest that is worth it. A read of a fast SSD takes
+/// longer than that: no thread looks out for it.
 const MOST: Duration = Duration::from_micros(50);
 const LEAST: Duration = Duration::from_micros(10);
 
-/// What one thread has learnt of its waits: it calls [`Spin::waited`] after each, and before one
-/// that [`Spin::is_worth_it`] [`Spin::look_out`].
+/// The memory of one thread about its waits.
+///
+/// The thread calls [`Spin::waited`] after each wait, and before a wait that [`Spin::is_worth_it`]
+/// [`Spin::look_out`].
 #[derive(Debug, Default)]
 pub struct Spin {
     allowed: Duration,
@@ -39,7 +41,7 @@ impl Spin {
         !self.allowed.is_zero()
     }
 
-    /// A wait, all of it, took so long.
+    /// Notes that a wait, all of it, took this long.
     pub fn waited(&mut self, took: Duration) {
         if took > MOST {
             self.allowed /= 2;

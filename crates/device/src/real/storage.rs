@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Storage that lies behind a device: the device itself, and each file, disk and partition below
-//! it.
+//! The storage behind a device: the device itself, and each file, disk and partition below it.
 //!
 //! Two paths can lead to the same bytes: a file and a loop device on it, a disk and its partition,
 //! two loop devices on one file. [`Storage`] lists all levels, down to the file or disk at the
-//! bottom, and which bytes of each level the device uses. `below` finds the levels, `guard` keeps
-//! others away from them.
+//! bottom, and the bytes of each level that the device uses. `below` finds the levels, `guard`
+//! keeps others away from them.
 //!
-//! Limits: the kernel does not tell what lies below a file on a network file system, on FUSE or on
-//! overlayfs. Of device-mapper and md devices sysfs tells the devices below, and not which bytes of
-//! them.
+//! Limits: the kernel does not tell the levels below a file on a network file system, on FUSE or on
+//! overlayfs. For device-mapper and md devices sysfs tells the devices below, and not which of
+//! their bytes are used.
 
 use std::fmt;
 use std::fs::File;
@@ -45,7 +44,7 @@ impl Store {
     }
 }
 
-/// A level of what lies behind a device.
+/// A level of the storage behind a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Level {
     store: Store,
@@ -54,13 +53,13 @@ struct Level {
     /// Bytes of the store that the device uses.
     from: u64,
     to: u64,
-    /// The device uses all bytes of the range; else some of them, nobody knows which.
+    /// The device uses all bytes of the range; else some of them, and which is not known.
     exact: bool,
-    /// What a loop device lies on. The kernel lets others use that at the same time.
+    /// The level is below a loop device. The kernel lets others use it at the same time.
     under_loop: bool,
 }
 
-/// What lies behind a device. The first level is the device itself.
+/// The storage behind a device. The first level is the device itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
     levels: Vec<Level>,
@@ -73,7 +72,7 @@ pub struct Shared {
 }
 
 impl Storage {
-    /// What lies behind a path; `None` if there is no file or block device.
+    /// Finds the storage behind a path; `None` if there is no file or block device.
     #[must_use]
     pub fn behind(path: &Path) -> Option<Self> {
         let meta = std::fs::metadata(path).ok()?;
@@ -86,7 +85,7 @@ impl Storage {
         Self { levels: below::levels(top, sys) }
     }
 
-    /// Where this and the other device use the same bytes, if they do.
+    /// Finds the bytes that this and the other device both use, if there are any.
     #[must_use]
     pub fn shared_with(&self, other: &Self) -> Option<Shared> {
         let pairs =

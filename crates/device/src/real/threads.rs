@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! I/O by threads: for where io_uring is forbidden (containers' seccomp profiles), and for devices
-//! whose I/O may sleep in the system call that starts it, with io_uring too ([`super::placement`]).
+//! I/O by threads, for machines without io_uring and for devices whose I/O may sleep.
 //!
-//! Each device has workers of its own, so that one that hangs keeps nobody else waiting. They are
+//! Containers' seccomp profiles forbid io_uring. A device whose I/O may sleep in the system call
+//! that starts it has threads with io_uring, too ([`super::placement`]).
+//!
+//! Each device has workers of its own, so that a device that hangs keeps no other waiting. They are
 //! started as they are wanted. Each does one job at a time with plain system calls. An eventfd
-//! tells the pump that something has ended. Slower than io_uring by two context switches per I/O,
-//! same results.
+//! tells the pump that something has ended. Threads are slower than io_uring by two context
+//! switches per I/O, with the same results.
 #![expect(unsafe_code, reason = "I/O on the arena's memory")]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -32,15 +34,15 @@ const STACK_BYTES: usize = 128 << 10;
 #[derive(Debug)]
 pub(super) struct Threads {
     ended: Arc<Ended>,
-    /// By the number of the device.
+    /// The queues, by the number of the device.
     queues: BTreeMap<u32, Arc<Queue>>,
     /// Jobs that were given and not fetched.
     in_flight: usize,
-    /// What is being done is not waited for at the end.
+    /// Jobs under way are not waited for at the end.
     abandoned: bool,
 }
 
-/// What has been done.
+/// A job that is done.
 #[derive(Debug)]
 struct Ended {
     done: Mutex<Vec<(u32, Done)>>,
@@ -48,7 +50,7 @@ struct Ended {
     wake: OwnedFd,
 }
 
-/// What one device is to do.
+/// The jobs of one device.
 #[derive(Debug)]
 struct Queue {
     todo: Mutex<Todo>,
@@ -74,7 +76,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Threads {
-    /// No workers yet.
+    /// Begins without workers.
     pub(super) fn new() -> io::Result<Self> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let ended = Arc::new(Ended { done: Mutex::default(), wake });
@@ -119,7 +121,7 @@ impl Threads {
         std::mem::take(&mut *done)
     }
 
-    /// From now on nobody waits for what is being done.
+    /// Waits no longer for jobs under way.
     pub(super) const fn abandon(&mut self) {
         self.abandoned = true;
     }
@@ -158,7 +160,7 @@ impl Queue {
     fn push(self: &Arc<Self>, job: Job) {
         let mut todo = locked(&self.todo);
         todo.jobs.push_back(job);
-        // Each job that nobody has taken yet has a worker that waits for one, or gets a new one.
+        // Each job that is not taken yet has a worker that waits for one, or gets a new one.
         if todo.jobs.len() <= todo.idle {
             return self.changed.notify_one();
         }
@@ -226,7 +228,7 @@ impl Drop for Worker<'_> {
 impl Ended {
     fn push(&self, job: Job, result: Result<(), DeviceError>) {
         let entry = (job.device, Done { token: job.token, result });
-        // File and memory are let go of before anybody hears of the end.
+        // File and memory are let go of before the end is told.
         drop(job);
         let mut done = locked(&self.done);
         done.push(entry);
@@ -258,7 +260,7 @@ fn perform(job: &Job) -> Result<u32, Errno> {
             rustix::io::pread(file, to, offset).map(|bytes| bytes as u32)
         }
         Step::Write { offset, len, from } => {
-            // SAFETY: as above; and nobody changes them.
+            // SAFETY: as above; and no code changes them.
             let from = unsafe { std::slice::from_raw_parts(from.as_ptr(), len as usize) };
             rustix::io::pwrite(file, from, offset).map(|bytes| bytes as u32)
         }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! I/O by io_uring: one ring for all devices of a thread, registered files and buffers.
 //!
-//! One system call per turn of the pump: [`Uring::wait`] hands over what was queued, sleeps, and
-//! lets the kernel post what has ended; the sockets are waited for by the ring as well.
+//! A turn of the pump takes one system call. [`Uring::wait`] hands over what was queued, sleeps,
+//! and lets the kernel post what has ended. The ring waits for the sockets as well.
 //!
 //! No more jobs are in flight than the completion queue has entries, so it can't overflow; the
-//! others wait in a list. Registration is an optimisation: where the kernel refuses (an old one, or
-//! RLIMIT_MEMLOCK) the plain opcodes do the same. The ring is made disabled and enabled by the
-//! first submission, so the thread that submits first is the ring's one issuer, not the one
-//! that opened the devices.
+//! others wait in a list. Registration is an optimisation. Where the kernel refuses (an old one, or
+//! RLIMIT_MEMLOCK) the plain opcodes do the same. The ring is made disabled, and the first
+//! submission enables it. So the thread that submits first is the ring's one issuer, and not the
+//! one that opened the devices.
 #![expect(unsafe_code, reason = "the kernel is given addresses")]
 
 use std::collections::VecDeque;
@@ -39,18 +39,22 @@ const WATCH_SIDE: u64 = u64::MAX - 1;
 /// Chunks that can be registered: 16 GiB of arena. What lies beyond uses the plain opcodes.
 const CHUNKS_MAX: u32 = 4096;
 const FILES_MAX: u32 = 64;
-/// Workers of the kernel's, for what can't be done while it is submitted: flushes, and whatever
-/// would sleep. All devices share them, so there are as many as there can be jobs: one that hangs
+/// The most workers of the kernel for I/O that can't be done while it is submitted: flushes, and
+/// calls that would sleep.
+///
+/// All devices share them. So there are as many as there can be jobs, and a device that hangs
 /// leaves some to the others. The kernel starts them as they are wanted.
 const IO_WORKERS_MAX: u32 = JOBS_MAX as u32;
-/// Bytes of I/O after which a chunk is registered. That pins all of it, touched or not, and takes
-/// up to 1.9 ms; until then each I/O pins its own pages, which is as much for 16 MiB (0.3 us for 4
-/// KiB, 37 us for 1 MiB; 2 shared cores, Linux 6.18). So a daemon with little to do stays small.
+/// Bytes of I/O after which a chunk is registered, so that a daemon with little to do stays small.
+///
+/// To register pins all of a chunk, touched or not, and takes up to 1.9 ms. Until then each I/O
+/// pins its own pages, which takes as much for 16 MiB. (0.3 us for 4 KiB, 37 us for 1 MiB; 2 shared
+/// cores, Linux 6.18.)
 const REGISTER_BYTES: u64 = 4 * CHUNK_BYTES as u64;
 
-/// What the ring knows of a chunk.
+/// A chunk, as the ring knows it.
 enum Known {
-    /// Not registered; so many bytes went through it.
+    /// The chunk is not registered; this many bytes went through it.
     Plain(u64),
     Registered(Pin),
 }
@@ -62,7 +66,7 @@ pub(super) struct Uring {
     spin: Spin,
     /// The ring waits for the caller's descriptor.
     watching: bool,
-    /// That descriptor was seen readable.
+    /// Whether the watched descriptor was seen readable.
     readable: bool,
     /// Jobs in flight by `user_data`. Not dropped while the kernel may use them.
     slots: ManuallyDrop<Vec<Option<Job>>>,
@@ -72,8 +76,8 @@ pub(super) struct Uring {
     buffers: bool,
     /// Chunks by number.
     chunks: Vec<Known>,
-    /// For what only a thread can wait for: BLKDISCARD, where there are holes, and devices whose
-    /// I/O may sleep while it is started.
+    /// Threads for jobs that only a thread can wait for: BLKDISCARD, the search for holes, and
+    /// devices whose I/O may sleep while it is started.
     side: Threads,
     side_in_flight: usize,
     watching_side: bool,
@@ -120,7 +124,7 @@ impl Uring {
         self.side.close(device);
     }
 
-    /// From now on nobody waits for what is in flight.
+    /// Waits no longer for jobs in flight.
     pub(super) const fn abandon(&mut self) {
         self.abandoned = true;
         self.side.abandon();
@@ -185,8 +189,8 @@ impl Uring {
         }
     }
 
-    /// The number of a chunk in the kernel's table, if it is there. One that is used much is put
-    /// there.
+    /// Returns the number of a chunk in the kernel's table, if it is there. A chunk that is used
+    /// much is put there.
     fn registered(&mut self, number: u32, chunk: &Arc<Chunk>, bytes: u64) -> Option<u16> {
         match self.chunks.get_mut(number as usize) {
             // Another arena's chunk of the same number is not the registered one.
@@ -238,14 +242,16 @@ impl Uring {
     /// Puts memory into the kernel's table; none takes out what was there.
     fn update_chunk(&self, number: u32, base: *mut libc::c_void, bytes: usize) -> bool {
         let memory = libc::iovec { iov_base: base, iov_len: bytes };
-        // SAFETY: nothing, or a chunk whose pin goes into `chunks`: it stays mapped as long as it
+        // SAFETY: either no memory, or a chunk whose pin goes into `chunks`: it stays mapped as
+        // long as it
         // is registered.
         unsafe { self.ring.submitter().register_buffers_update(number, &[memory], None) }.is_ok()
     }
 
-    /// Hands over what was queued, sleeps until something has ended, `watched` is readable or
-    /// the time is over, and passes everything that has ended to `end`. Says whether `watched`
-    /// was seen readable. It must be the same descriptor at every call.
+    /// Hands over what was queued, sleeps, and passes everything that has ended to `end`.
+    ///
+    /// It sleeps until something has ended, `watched` is readable or the time is over. Says whether
+    /// `watched` was seen readable. That must be the same descriptor at every call.
     pub(super) fn wait(
         &mut self,
         watched: Option<RawFd>,
@@ -276,13 +282,13 @@ impl Uring {
         self.push(&opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32).build().user_data(user_data));
     }
 
-    /// Hands over what is queued and sleeps until there is a completion; no call if there is
-    /// nothing to hand over, to post or to wait for.
+    /// Hands over what is queued and sleeps until there is a completion. It makes no call if there
+    /// is nothing to hand over, to post or to wait for.
     fn enter(&mut self, timeout: Option<Duration>) {
         self.enable();
         let began = Instant::now();
         let wait = timeout != Some(Duration::ZERO) && self.ring.completion().is_empty();
-        // Who looks out first hands over first.
+        // Before a look-out everything is handed over.
         if wait && self.spin.is_worth_it() && (self.ring.submission().is_empty() || self.ring.submit().is_ok()) {
             let ring = &mut self.ring;
             let ready = || {
@@ -397,7 +403,7 @@ impl Uring {
         self.free.push(number);
     }
 
-    /// Jobs that have not ended, but for those that wait for a slot.
+    /// Counts jobs that have not ended, but for those that wait for a slot.
     pub(super) fn in_flight(&self) -> usize {
         self.in_ring() + self.side.in_flight()
     }
@@ -408,11 +414,11 @@ impl Uring {
 }
 
 impl Drop for Uring {
-    /// Waits for what the kernel has; what it has not got is dropped.
+    /// Waits for jobs that the kernel has; jobs that it has not got are dropped.
     fn drop(&mut self) {
         self.backlog.clear();
         if self.abandoned && self.in_ring() > 0 {
-            // What the kernel may still use is never given back.
+            // Memory that the kernel may still use is never given back.
             return;
         }
         while self.enabled && self.in_ring() > 0 {
@@ -434,8 +440,10 @@ impl std::fmt::Debug for Uring {
     }
 }
 
-/// A ring with the best flags this kernel knows: completions are posted when we ask (6.1), or at
-/// least without interrupting us (5.19), or anyhow (5.11).
+/// Makes a ring with the best flags this kernel knows.
+///
+/// Completions are posted when we ask (6.1), or at least without interrupting us (5.19), or anyhow
+/// (5.11).
 fn build() -> io::Result<IoUring> {
     let mut refused = None;
     for flags in [2, 1, 0] {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Work on devices by plain system calls, which sleep as long as a device does not answer: done by
-//! a thread that is left behind then.
+//! Work on devices by plain system calls, which sleep as long as a device does not answer.
 //!
-//! For starts, stops and whatever else is rare; the pump's I/O has [`crate::wrap::Patience`]. The
-//! calls of [`super::DeviceFile`] say which device they ask ([`asking`]), so that the one that
-//! hangs can be named.
+//! A thread does it, and is left behind if the device does not answer in time. It is for starts,
+//! stops and other rare work; the pump's I/O has [`crate::wrap::Patience`]. The calls of
+//! [`super::DeviceFile`] say which device they ask ([`asking`]), so that the one that hangs can be
+//! named.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -18,13 +18,13 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A device did not answer in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silent {
-    /// Which.
+    /// The device.
     pub path: PathBuf,
     /// The time that it had.
     pub limit: Duration,
 }
 
-/// Which device is asked, and since when.
+/// The device that is asked, and since when.
 #[derive(Debug, Default)]
 struct Asked(Mutex<Option<(PathBuf, Instant)>>);
 
@@ -47,8 +47,10 @@ pub fn asking<T>(path: &Path, ask: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// Does this in a thread of its own, and leaves that behind if a device does not answer in the time
-/// that `limit` has for it; `None` = for ever.
+/// Does this in a thread of its own, and leaves that behind if a device does not answer in its
+/// time.
+///
+/// `limit` has the time of each device; `None`: for ever.
 ///
 /// # Errors
 /// [`Silent`]. The thread is there still, with all that it was given, and goes on when the device
@@ -64,14 +66,14 @@ pub fn watched<T: Send + 'static>(
     let (own, (sender, receiver)) = (Arc::clone(&asked), channel());
     let work = move || {
         ASKED.set(Some(own));
-        // Nobody may be there any more.
+        // The caller may be gone.
         let _ = sender.send(work());
     };
     let thread = std::thread::Builder::new().name("device".to_owned()).spawn(work).expect("a thread");
     loop {
         match receiver.recv_timeout(LOOK) {
             Ok(answer) => {
-                // Whoever goes on finds nothing open that the thread had.
+                // The caller goes on when nothing is open any more that the thread had.
                 let _ = thread.join();
                 return Ok(answer);
             }

@@ -8,17 +8,17 @@ use super::ssd::{Fill, SsdSpec};
 /// A device that can be had.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Its name in scenarios.
+    /// The name in scenarios.
     pub name: &'static str,
-    /// What it is.
+    /// The summary for people.
     pub summary: &'static str,
-    /// Its model.
+    /// The model.
     pub model: ModelSpec,
-    /// Its size.
+    /// The size.
     pub size_bytes: u64,
 }
 
-/// All of them.
+/// All known devices.
 #[must_use]
 pub fn known() -> Vec<Known> {
     let hdd = ModelSpec::Hdd(HddSpec::default());

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A hard disk: one arm, a turning platter, a queue and a write cache.
 //!
-//! Places lie on one spiral from the outermost track inwards; a place has an angle, and the
-//! platter's angle is the time. To get somewhere costs the arm's way and the rest of the turn; what
-//! lies ahead on the track costs just the turning until it comes by, so that sorted writes with
-//! small gaps run at the speed of the platter (this is what destage lives on). The drive chooses
-//! the I/O that it can reach first of the oldest few that it holds. A flush is no queued command
-//! (ATA FLUSH CACHE EXT): what comes after it waits until the write cache is empty.
+//! Places lie on one spiral from the outermost track inwards. A place has an angle, and the
+//! platter's angle is the time. To get to a place costs the arm's way and the rest of the turn. A
+//! place ahead on the track costs just the turning until it comes by. So sorted writes with small
+//! gaps run at the speed of the platter, and destage lives on that. Of the oldest few I/Os that it
+//! holds, the drive chooses the one that it can reach first. A flush is no queued command (ATA
+//! FLUSH CACHE EXT): later I/O waits until the write cache is empty.
 //!
 //! Clients come first, and cached writes when there is nothing else to do. Behind a sequential
-//! reader there is: to read on. Once the cache is half full both sides take turns, each as many
-//! I/Os long as the drive chooses among (fewer if no more wait), a sequential reader's at least as
-//! long as the read-ahead. What was read ahead stays in the buffer when the head leaves, and is
-//! answered from there.
+//! reader there is: to read on. Once the cache is half full both sides take turns. A turn has as
+//! many I/Os as the drive chooses among (fewer if no more wait). A sequential reader's turn is at
+//! least as long as the read-ahead. Bytes that were read ahead stay in the buffer when the head
+//! leaves, and are answered from there.
 //!
 //! Calibrated against a WD Re 4 TB (docs/laboratory/models.md; test: `calibration`). Not modelled:
 //! several surfaces (track and cylinder switches are within the skew, as sustained rates have
@@ -44,10 +44,10 @@ pub struct HddSpec {
     pub full_seek_ns: u64,
     /// A command's way through controller and cable (0.1 ms).
     pub command_ns: u64,
-    /// What the cable carries (SATA 6 Gbit/s, 550 MB/s).
+    /// The bytes a second that the cable carries (SATA 6 Gbit/s, 550 MB/s).
     pub cable_bytes_per_s: u64,
-    /// Of how many waiting I/Os the drive chooses (fitted to random reads, 32 at a time, and to
-    /// cached random writes), and how many make a turn.
+    /// The number of waiting I/Os that the drive chooses among, and of I/Os that make a turn. It is
+    /// fitted to random reads, 32 at a time, and to cached random writes.
     pub choice: u32,
     /// Size of the volatile write cache; 0 = off: writes end when they are on the platter. (64
     /// MiB.)
@@ -56,7 +56,7 @@ pub struct HddSpec {
     /// before it turns to its write cache. (2 MiB, fitted to sequential reads beside writes: tasks
     /// 6 and 14 of the comparison of 2015.)
     pub read_ahead_bytes: u64,
-    /// The oldest I/O is passed over by so many others of its side at most (128: a quarter of a
+    /// The number of others of its side that pass the oldest I/O over at most (128: a quarter of a
     /// second of random I/O).
     pub passes_max: u32,
     /// The device is the beginning of a disk of this size, if that's larger: seeks go by their
@@ -84,7 +84,7 @@ impl Default for HddSpec {
 }
 
 impl HddSpec {
-    /// A disk that takes so many times as long for everything. Tracks hold as much.
+    /// A disk that takes `times` as long for everything. Tracks hold as much.
     #[must_use]
     pub(super) fn scaled(self, times: f64) -> Self {
         Self {
@@ -116,10 +116,10 @@ struct Queued {
     passed: u32,
 }
 
-/// What the head has read of its own accord, or is reading.
+/// Bytes that the head has read of its own accord, or is reading.
 #[derive(Clone, Copy, Debug)]
 struct Ahead {
-    /// The end of what was asked for, and when the head was there.
+    /// The end of the range that was asked for, and when the head was there.
     from: u64,
     since: Time,
     /// When the head left for something else. What it had read by then stays in the buffer.
@@ -132,7 +132,7 @@ struct Ahead {
 pub(super) struct Hdd {
     spec: HddSpec,
     size_bytes: u64,
-    /// Where the head is: the end of the last I/O.
+    /// The place of the head: the end of the last I/O.
     head: u64,
     /// When the head was last busy.
     free_at: Time,
@@ -147,9 +147,9 @@ pub(super) struct Hdd {
     unwritten: BTreeSet<u64>,
     /// A flush that waits until all before it is on the platter, and since when.
     flush: Option<(u64, Time)>,
-    /// What came after the flush.
+    /// I/Os that came after the flush.
     held: VecDeque<ModelIo>,
-    /// What ends without the head, and when.
+    /// I/Os that end without the head, and when.
     answers: Vec<(Time, u64)>,
     cached_bytes: u64,
     ahead: Option<Ahead>,
@@ -181,8 +181,10 @@ impl Hdd {
         }
     }
 
-    /// Turns of the platter from the beginning of the disk to a place, along the spiral. With
-    /// constant density a track holds as much as it is long, and the radius falls with the root of
+    /// Returns the turns of the platter from the beginning of the disk to a place, along the
+    /// spiral.
+    ///
+    /// With constant density a track holds as much as it is long. The radius falls with the root of
     /// what lies outside of it.
     fn turns(&self, offset: u64) -> f64 {
         let inner = f64::from(self.spec.inner_percent) / 100.0;
@@ -237,8 +239,8 @@ impl Hdd {
         let far = self.spec.read_ahead_bytes;
         let before = self.ahead;
         let follows = before.is_some_and(|it| offset.checked_sub(it.from).is_some_and(|gap| gap < far));
-        // While the cache is more than half full a stay isn't made longer by those who profit from
-        // it.
+        // While the cache is more than half full, I/Os that profit from a stay don't make it
+        // longer.
         let stays = before.filter(|it| it.until.is_none() && self.over_half());
         let stays_to = follows.then(|| stays.and_then(|it| it.stays_to).unwrap_or(from + far));
         let (since, until) = match (before, self.read_ahead_end(offset, len)) {
@@ -253,7 +255,7 @@ impl Hdd {
         self.ahead = Some(Ahead { from, since, until, stays_to });
     }
 
-    /// Until when the head stays behind a sequential reader, though nothing is asked for there.
+    /// The time until which the head stays behind a sequential reader, though no I/O asks for it.
     fn stays_until(&self) -> Option<Time> {
         let ahead = self.ahead.filter(|ahead| ahead.until.is_none())?;
         let further = ahead.stays_to.filter(|_| self.flush.is_none())?.saturating_sub(ahead.from);
@@ -271,9 +273,11 @@ impl Hdd {
         self.cached_bytes * 2 > self.spec.write_cache_bytes
     }
 
-    /// Whether the head goes to a cached write next. They are the drive's own business while nobody
-    /// waits for anything else; once they fill half of the cache both sides have it in turn. None:
-    /// it stays where it reads, or there is nothing to do.
+    /// Whether the head goes to a cached write next.
+    ///
+    /// Cached writes are the drive's own business while no client waits. Once they fill half of the
+    /// cache both sides have the head in turn. None: it stays where it reads, or there is nothing
+    /// to do.
     fn turn(&self, start: Time) -> Option<bool> {
         let stays = self.stays_until().is_some_and(|until| start < until);
         match (self.waited.is_empty(), self.cached.is_empty()) {
@@ -285,8 +289,8 @@ impl Hdd {
         }
     }
 
-    /// Cached writes that follow one another are written from the first on, wherever the head comes
-    /// upon them: else those before it would stay behind, and cost a turn later.
+    /// Returns the first of cached writes that follow one another, from which on they are written.
+    /// Otherwise those before it would stay behind, and cost a turn later.
     fn chain_start(&self, mut nth: usize, share: usize) -> usize {
         let before = |nth: usize| {
             let mut there = self.cached.iter().take(share);

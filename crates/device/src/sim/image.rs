@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 const PAGE_BYTES: usize = 4096;
 
-/// What is to be written: bytes, or one byte many times (a discard of a TiB takes no RAM).
+/// Content to be written: bytes, or one byte many times (a discard of a TiB takes no RAM).
 #[derive(Clone, Debug)]
 pub(super) enum Content {
     Bytes(Box<[u8]>),
@@ -21,7 +21,7 @@ impl Content {
         }
     }
 
-    /// Leaves the first so many bytes.
+    /// Keeps the first `to` bytes.
     pub(super) fn truncate(&mut self, to: u64) {
         match self {
             Self::Bytes(bytes) => *bytes = bytes[..to as usize].into(),

@@ -5,7 +5,7 @@ use super::hdd::{Hdd, HddSpec};
 use super::model::Model;
 use super::ssd::{Ssd, SsdSpec};
 
-/// What kind of device to be like.
+/// The kinds of devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ModelSpec {
     /// A disk with one head.
@@ -24,7 +24,7 @@ impl ModelSpec {
         }
     }
 
-    /// The kind that takes so many times as long for everything.
+    /// The kind that takes `times` as long for everything.
     #[must_use]
     pub fn scaled(self, times: f64) -> Self {
         match self {
@@ -40,12 +40,12 @@ impl ModelSpec {
     }
 }
 
-/// So many times a duration.
+/// Makes a duration `times` as long.
 pub(super) fn longer(ns: u64, times: f64) -> u64 {
     (ns as f64 * times).round() as u64
 }
 
-/// A speed at which everything takes so many times as long; never none.
+/// Divides a speed by `times`; it is never 0.
 pub(super) fn slower(bytes_per_s: u64, times: f64) -> u64 {
     ((bytes_per_s as f64 / times).round() as u64).max(1)
 }

@@ -12,7 +12,7 @@ use flashfront_engine::{Op, Time};
 pub struct ModelIo {
     /// Grows from one submission to the next.
     pub number: u64,
-    /// What to do.
+    /// The operation.
     pub op: Op,
     /// First byte on the device. 0 for a flush.
     pub offset: u64,
@@ -28,6 +28,6 @@ pub trait Model: Send {
     /// The next moment at which something ends or begins; time must not jump over it.
     fn next_event(&self) -> Option<Time>;
 
-    /// Moves on to `now`; appends the numbers of what is done by then, and when.
+    /// Moves on to `now`; appends the numbers of I/Os that are done by then, and when.
     fn advance(&mut self, now: Time, done: &mut Vec<(Time, u64)>);
 }

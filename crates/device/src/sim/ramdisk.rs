@@ -2,12 +2,12 @@
 //! A disk in RAM and virtual time, with a volatile write cache and a power switch.
 //!
 //! Completions come after a fixed latency plus seeded jitter, so they reorder. A write is visible
-//! from its completion on and *unflushed* until a flush submitted after that completion has
+//! from its completion on. It is *unflushed* until a flush submitted after that completion has
 //! completed. [`RamDisk::crash`] makes the disk that the power cut left: each unflushed write and
 //! each write in flight is kept, lost or torn on its own. Same calls, same seed: same disk.
 //!
-//! What a real disk may do and this one doesn't: fail, lie about flushes and misdirect writes, for
-//! which there is [`crate::wrap::Inject`]; tear within a 512-byte sector.
+//! Unlike a real disk it does not fail, lie about flushes or misdirect writes;
+//! [`crate::wrap::Inject`] does. It does not tear within a 512-byte sector.
 
 use flashfront_engine::{BLOCK_BYTES, Extent, Memory, Op, Time, put_extents};
 
@@ -16,23 +16,23 @@ use crate::arena::Grip;
 use crate::{Arena, Device, DeviceIo, Done, Geometry, Rng};
 
 const SECTOR: u64 = flashfront_engine::SECTOR_BYTES;
-/// What discarded ranges read as: nobody may rely on zeroes.
+/// The byte of discarded ranges: no code may rely on zeroes.
 const DISCARDED: u8 = 0xdd;
 
-/// What a [`RamDisk`] is like.
+/// The properties of a [`RamDisk`].
 #[derive(Clone, Copy, Debug)]
 pub struct RamSpec {
-    /// Its size, a multiple of the logical block.
+    /// The size, a multiple of the logical block.
     pub size_bytes: u64,
     /// 512 or 4096.
     pub logical_block_bytes: u32,
-    /// What [`Geometry::rotational`] says.
+    /// The answer to [`Geometry::rotational`].
     pub rotational: Option<bool>,
     /// Time from submission to completion of every I/O.
     pub latency_ns: u64,
-    /// Up to so much is added to it, at random.
+    /// The most that is added to the latency, at random.
     pub jitter_ns: u64,
-    /// Of the jitter.
+    /// The seed of the jitter.
     pub seed: u64,
 }
 
@@ -50,20 +50,22 @@ impl Default for RamSpec {
     }
 }
 
-/// What a power cut, or the end of whoever wrote, does to the writes that no flush has covered.
+/// The fate of writes that no flush has covered: at a power cut, or at the end of the program that
+/// wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// All are on the medium, also those in flight.
     Kept,
-    /// None is.
+    /// All are lost.
     Lost,
-    /// All are, of each only some sectors.
+    /// Some sectors of each are on the medium.
     Torn,
     /// Each is kept, lost or torn on its own; those in flight also in any order.
     Mixed,
-    /// The power stays, and the volatile cache with it: they are as unflushed as they were. Only
-    /// who wrote them is gone. Of those in flight each is there, or not, or its beginning is, in
-    /// any order.
+    /// The power stays, and the volatile cache with it: its writes are as unflushed as they were.
+    /// Only the program that wrote them is gone.
+    ///
+    /// A write in flight is there, or not, or its beginning is, in any order.
     Killed,
 }
 
@@ -77,7 +79,7 @@ struct Write {
 enum Work {
     Read(Grip),
     Write(Write),
-    /// Makes the first so many writes that were ever completed durable.
+    /// The first writes that were ever completed become durable, this many.
     Flush(u64),
     Map(Grip),
 }
@@ -151,8 +153,8 @@ impl RamDisk {
         }
     }
 
-    /// Drops what was completed and not flushed, as a disk or a page cache does that can't write
-    /// it: it is read still, but never on the medium, whatever is flushed later.
+    /// Drops writes that are completed and not flushed, as a disk or a page cache does that can't
+    /// write them. They are still read, but never on the medium, whatever is flushed later.
     pub fn drop_unflushed(&mut self) {
         self.flushed += self.unflushed.len() as u64;
         self.unflushed.clear();
@@ -294,8 +296,8 @@ impl RamDisk {
     }
 }
 
-/// Writes some of the sectors: the first so many, the last so many, or (of a write, not of a huge
-/// discard) each by the toss of a coin.
+/// Writes some of the sectors: the first ones, the last ones, or each by the toss of a coin. A huge
+/// discard is not torn by the coin.
 fn tear(image: &mut Image, write: &Write, rng: &mut Rng) {
     let len = write.content.len();
     let cut = rng.below(len / SECTOR + 1) * SECTOR;

@@ -3,11 +3,11 @@
 //! collection.
 //!
 //! Each I/O holds the cable for a command and its bytes. A read that doesn't go on where the last
-//! one ended then holds a flash unit; a write is done when it is in the buffer, which drains at the
-//! speed of programming. On a full disk programming costs more: the garbage collector moves what is
-//! still valid out of the way. How much more is taken from measurements, not from a flash
-//! translation layer: the firmware of the measured disks is unknown, and a greedy collector would
-//! be five times cheaper than what they show (the fit: docs/laboratory/models.md).
+//! one ended then holds a flash unit. A write is done when it is in the buffer, which drains at the
+//! speed of programming. On a full disk programming costs more: the garbage collector moves valid
+//! data out of the way. How much more is taken from measurements, not from a flash translation
+//! layer. The firmware of the measured disks is unknown, and a greedy collector would be five times
+//! cheaper than they are (the fit: docs/laboratory/models.md).
 //!
 //! Calibrated against a Samsung 850 PRO and an 840 PRO (test: `calibration`). Not modelled:
 //! discards (a full disk stays full), wear, temperature, units by address.
@@ -33,21 +33,21 @@ pub enum Fill {
 pub struct SsdSpec {
     /// Flash units that read at the same time.
     pub units: u32,
-    /// To sense a page and get it out of its unit.
+    /// The time to sense a page and get it out of its unit.
     pub read_ns: u64,
-    /// To program a page: a read that meets a programming unit waits for a part of it.
+    /// The time to program a page: a read that meets a programming unit waits for a part of it.
     pub program_ns: u64,
     /// Latency of controller and host beside that, of a read.
     pub read_command_ns: u64,
     /// Latency of controller and host beside that, of a write.
     pub write_command_ns: u64,
-    /// What a command holds the cable for, without its bytes.
+    /// The time for which a command holds the cable, without its bytes.
     pub link_command_ns: u64,
-    /// What the cable carries to the host.
+    /// The bytes a second that the cable carries to the host.
     pub link_read_bytes_per_s: u64,
-    /// What the cable carries from the host.
+    /// The bytes a second that the cable carries from the host.
     pub link_write_bytes_per_s: u64,
-    /// Of flash, all units together.
+    /// The bytes a second that all flash units together program.
     pub program_bytes_per_s: u64,
     /// Writes that are answered and not yet programmed.
     pub buffer_bytes: u64,
@@ -67,9 +67,11 @@ pub struct SsdSpec {
 }
 
 impl SsdSpec {
-    /// Samsung 850 PRO 256 GB (SATA 6 Gbit/s, MLC), the cache device of the 2015 comparison. Fitted
-    /// to its sixteen raw rows but for `flush_ns` (a consumer SSD that does 574 synchronous writes
-    /// a second: Samsung 980, public fio figure) and `program_ns` (MLC, usual).
+    /// Samsung 850 PRO 256 GB (SATA 6 Gbit/s, MLC), the cache device of the 2015 comparison.
+    ///
+    /// It is fitted to its sixteen raw rows, but for two values. `flush_ns` is that of a consumer
+    /// SSD with 574 synchronous writes a second (Samsung 980, public fio figure). `program_ns` is
+    /// usual for MLC.
     #[must_use]
     pub const fn samsung_850_pro(fill: Fill) -> Self {
         Self {
@@ -92,8 +94,8 @@ impl SsdSpec {
         }
     }
 
-    /// Samsung 840 PRO 256 GB on a SATA 3 Gbit/s port, the cache device of the dm-writeboost mail
-    /// of 2013: like the 850 PRO but for the cable.
+    /// Samsung 840 PRO 256 GB on a SATA 3 Gbit/s port: like the 850 PRO but for the cable. It is
+    /// the cache device of the dm-writeboost mail of 2013.
     #[must_use]
     pub const fn samsung_840_pro() -> Self {
         Self {

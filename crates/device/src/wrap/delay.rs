@@ -25,7 +25,7 @@ pub struct Delay<D> {
     inner: D,
     model: Box<dyn Model>,
     rotational: bool,
-    /// By number of submission. Holds little more than the queue depth.
+    /// I/Os by number of submission. There are few more than the queue depth.
     held: BTreeMap<u64, Held>,
     submitted: u64,
     ended: Vec<(Time, u64)>,
@@ -39,9 +39,10 @@ impl<D: Device> Delay<D> {
         Self::beginning_of(inner, spec, 0)
     }
 
-    /// Delays as if the device were the beginning of one of `size_bytes`: a seek's time goes by its
-    /// share of the whole disk, so a small file as a disk of its own would have seeks as long as a
-    /// large one. A larger device counts with its own size.
+    /// Delays as if the device were the beginning of a disk of `size_bytes`.
+    ///
+    /// The time of a seek goes by its share of the whole disk. So a small file as a disk of its own
+    /// would have seeks as long as a large one. A larger device counts with its own size.
     #[must_use]
     pub fn beginning_of(inner: D, spec: ModelSpec, size_bytes: u64) -> Self {
         let size_bytes = inner.geometry().size_bytes.max(size_bytes);

@@ -21,22 +21,22 @@ pub use spec::SpecError;
 use crate::arena::Grip;
 use crate::{Arena, Device, DeviceIo, Done, Geometry};
 
-/// From submission to the error of an I/O that is not done at all: nothing fails in no time.
+/// The time until the error of an I/O that is not done at all: nothing fails in no time.
 const ERROR_NS: u64 = 100_000;
 
-/// What is done when the inner device has done its part.
+/// An I/O at the inner device, and what is done when that has ended.
 #[derive(Clone, Debug)]
 struct Flying {
     io: DeviceIo,
-    /// A byte of the range and bits of it that flip in what was read.
+    /// A byte of the range, and the bits of it that flip when it is read.
     flip: Option<(u64, u8)>,
-    /// What is written or read instead of the caller's memory.
+    /// The memory that is written or read instead of the caller's.
     copy: Option<Buf>,
     /// The memory that the device reads into.
     landing: Option<Grip>,
     /// The memory that what is read goes to in the end.
     into: Option<Grip>,
-    /// Not reported before this moment.
+    /// The end is not reported before this moment.
     due: Time,
     /// Reported instead of success.
     error: Option<DeviceError>,

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gives up I/O that a device does not end in time.
 //!
-//! An I/O that was given up fails with [`DeviceError::TimedOut`], but the kernel still has it: a
+//! An I/O that was given up fails with [`DeviceError::TimedOut`], but the kernel still has it. A
 //! read may fill its memory later, and a write may land on the device later. So from the first one
 //! on the device *hangs*:
-//! - The buffers of what was given up are in quarantine ([`Arena::quarantine`]) until that has
-//!   really ended. What other I/Os read into the same buffers, of this device and of others, gets
-//!   there all the same (test: `what_others_read_into_the_buffer_gets_there`).
-//! - Nothing new is passed on; it fails at once. Only when all that was given up has ended does the
-//!   device live again. So no write ever lands on top of a newer one (test:
-//!   `a_late_write_never_lands_on_a_newer_one`), and whatever was reported as failed counts as
+//! - The buffers of I/Os that were given up are in quarantine ([`Arena::quarantine`]) until these
+//!   have really ended. Other I/Os may read into the same buffers, of this device and of others.
+//!   Their bytes get there all the same (test: `what_others_read_into_the_buffer_gets_there`).
+//! - Nothing new is passed on; it fails at once. Only when all I/Os that were given up have ended
+//!   does the device live again. So no write ever lands on top of a newer one (test:
+//!   `a_late_write_never_lands_on_a_newer_one`). An I/O that was reported as failed counts as
 //!   failed, however it ended.
 //!
-//! The device gets no more I/Os at a time than it has places, and the time runs from when it got
-//! one: what waits here for a place is not the device's fault. Time in which nobody looked does not
-//! count either: a daemon that was itself stopped for an hour accuses no device.
+//! The device gets no more I/Os at a time than it has places. The time of an I/O runs from when the
+//! device got it: a wait for a place is not the device's fault. Time without a look does not count
+//! either: a daemon that was itself stopped for an hour accuses no device.
 
 use std::collections::VecDeque;
 
@@ -22,20 +22,20 @@ use flashfront_engine::{DeviceError, Op, Time, Token};
 
 use crate::{Arena, Device, DeviceIo, Done, Geometry, Hang};
 
-/// From submission to the error of an I/O that is refused: as long as an SSD takes, so that whoever
-/// tries again at once does not keep a processor busy.
+/// The time until the error of an I/O that is refused, which is as long as an SSD takes. So a
+/// caller that tries again at once does not keep a processor busy.
 const REFUSAL_NS: u64 = 100_000;
-/// A look that comes so much later than it was due was held up by something else than the device,
-/// and the time of all that is in flight begins anew.
+/// A look that comes this much later than it was due was not held up by the device. Then the time
+/// of all I/O in flight begins anew.
 const LATE_LOOK_NS: u64 = 1_000_000_000;
-/// Discards and zeroes have no bound, and a device may write zeroes: it gets a second more for each
-/// 32 MiB, a third of what a disk writes in that time.
+/// Bytes for which a discard or zeroes get a second more: a third of what a disk writes in that
+/// time. They have no bound, and a device may write zeroes.
 const RANGE_BYTES_PER_SECOND: u64 = 32 << 20;
 const SECOND_NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Debug)]
 struct Flying {
-    /// As the caller gave it.
+    /// The I/O as the caller gave it.
     io: DeviceIo,
     /// The memory of the buffer that it fills ([`Arena::memory_of`]).
     memory: Option<u32>,
@@ -45,7 +45,7 @@ struct Flying {
     given_up: bool,
 }
 
-/// A device that is waited for only so long.
+/// A device that has only this time to answer.
 #[derive(Clone, Debug)]
 pub struct Patience<D> {
     inner: D,
@@ -53,15 +53,15 @@ pub struct Patience<D> {
     limit_ns: Option<u64>,
     /// I/Os that the device may have at a time.
     places: usize,
-    /// What it has, by the number that it knows that by.
+    /// The I/Os of the device, by the number that it knows them by.
     flying: Vec<Option<Flying>>,
     free: Vec<usize>,
-    /// What waits for a place.
+    /// I/Os that wait for a place.
     waiting: VecDeque<DeviceIo>,
-    /// What is refused, and when that is told.
+    /// I/Os that are refused, and when that is told.
     refused: VecDeque<(Time, Token)>,
     given_up: usize,
-    /// When to look for what is overdue: no later than the first deadline.
+    /// When to look for overdue I/O: no later than the first deadline.
     look_at: Option<Time>,
     fetched: Vec<Done>,
 }
@@ -99,7 +99,7 @@ impl<D> Patience<D> {
         &mut self.inner
     }
 
-    /// As much patience with another device, which has nothing in flight.
+    /// Makes as much patience with another device, which has nothing in flight.
     #[must_use]
     pub fn with(&self, inner: D) -> Self {
         Self::new(inner, self.limit_ns, self.places)

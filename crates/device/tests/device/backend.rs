@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which backend is chosen: by preference, by environment, and when the kernel refuses io_uring;
-//! and what a killed process leaves.
+//! Tests of the choice of backend: by preference, by environment, and when the kernel refuses
+//! io_uring; and of what a killed process leaves.
 //!
-//! Environment, seccomp and a kill are a process's own, so those tests run this program again as
-//! a child.
+//! Environment, seccomp and a kill are a process's own, so those tests run this program again as a
+//! child.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use flashfront_device::real::{Access, DeviceFile, Prefer, Reactor, ReactorError};
 use flashfront_engine::{Memory, Op, Span};
 
-/// What a child is to do: `plain`, `seccomp` (refuse itself io_uring first), or a path to write to.
+/// The order for a child: `plain`, `seccomp` (refuse itself io_uring first), or a path to write to.
 const CHILD: &str = "FLASHFRONT_TEST_CHILD";
 
 #[test]
@@ -119,7 +119,8 @@ fn write_for_ever(path: &std::path::Path) -> ! {
     unreachable!("2^64 writes")
 }
 
-/// As the seccomp profiles of Docker and Podman do: io_uring_setup returns EPERM in this process.
+/// Refuses io_uring as the seccomp profiles of Docker and Podman do: io_uring_setup returns EPERM
+/// in this process.
 #[expect(unsafe_code, reason = "prctl with a filter program")]
 fn refuse_io_uring() {
     const LOAD_WORD: u16 = 0x20;

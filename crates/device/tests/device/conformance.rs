@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What every device promises, run over all of them: a line in `devices!` is a whole suite.
+//! The promises of every device, run over all of them: a line in `devices!` is a whole suite.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,7 @@ use crate::rig::{Rig, file, folder, pattern};
 
 const SIZE: u64 = 32 << 20;
 
-/// All promises, on one device; each starts on what the last one left.
+/// Tests all promises on one device; each starts on what the last one left.
 pub(crate) fn suite(mut rig: Rig) {
     assert_eq!(rig.device.geometry().size_bytes % rig.block(), 0);
     round_trips(&mut rig);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the devices through their public face: what all of them promise ([`conformance`]), what
-//! only real ones do ([`real`], [`blockdev`]), and which backend is chosen ([`backend`]).
+//! Tests of the devices through their public face.
+//!
+//! [`conformance`] has what all of them promise, [`real`] and [`blockdev`] what only real ones do,
+//! and [`backend`] which backend is chosen.
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod backend;

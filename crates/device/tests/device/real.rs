@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What only real devices do: refuse what isn't one, lock, fail like a file system, be recognised.
+//! Tests of what only real devices do: refuse what isn't one, lock, fail like a file system, be
+//! recognised.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A storage has two ways to it: who has it by one of them keeps others from it by the other, in
-//! both orders. Loop devices take root; a test says aloud if it can't have them.
+//! A storage has two ways to it: a user by one of them keeps others from it by the other, in both
+//! orders. Loop devices take root; a test says aloud if it can't have them.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ fn a_file_that_is_served_is_refused_by_a_loop_device() {
         }
     }
     drop((held, above, part));
-    // Nor is it refused for ever.
+    // The file is not refused for ever.
     open(&whole.0).unwrap();
 }
 
@@ -151,7 +151,7 @@ fn a_disk_and_its_partition_are_not_had_at_once() {
     open(&device.part(1)).unwrap();
 }
 
-/// What lies below a mount by one loop device is not to be had by another one, nor by the file.
+/// A file below a mount by one loop device is refused to another loop device, and as a file.
 #[test]
 fn a_file_that_is_mounted_is_refused() {
     let folder = folder();

@@ -31,8 +31,8 @@ fn large_buffers_are_in_huge_pages_and_small_ones_are_not() {
     }
     let mut arena = Arena::new(64 << 20);
     let is_huge = |arena: &Arena, buf| is_advised_huge(arena.ptr(Span::new(buf, 0, 1)).as_ptr() as usize);
-    // Which chunk was whose before doesn't matter: what was given back serves the other size the
-    // second time.
+    // The former owner of a chunk doesn't matter: chunks that were given back serve the other size
+    // the second time.
     for second in [false, true] {
         let sizes = if second { [4096, 1 << 20] } else { [1 << 20, 4096] };
         let bufs = sizes.map(|bytes| (filled(&mut arena, 1, bytes)[0], bytes));
@@ -47,8 +47,8 @@ fn large_buffers_are_in_huge_pages_and_small_ones_are_not() {
     assert_eq!(arena.chunks.len(), 2);
 }
 
-/// What the kernel notes for the mapping at this address. Whether it has a huge page to give at the
-/// moment is another question.
+/// Whether the kernel notes huge pages for the mapping at this address. Whether it has one to give
+/// at the moment is another question.
 fn is_advised_huge(address: usize) -> bool {
     let maps = std::fs::read_to_string("/proc/self/smaps").expect("it is there on Linux");
     let mut inside = false;

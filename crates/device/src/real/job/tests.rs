@@ -120,8 +120,9 @@ fn zero_and_discard_fall_back() {
     assert_eq!(world.job(Op::Discard, 4096).advance(Err(Errno::OPNOTSUPP)), Some(Err(DeviceError::Unsupported)));
 }
 
-/// The ways that no file system here needs, on every backend: zeroes written on a regular file
-/// (which reads back), BLKDISCARD (which a regular file refuses) through the ring's side thread.
+/// Last resorts, which no file system here needs, on every backend. Zeroes are written on a regular
+/// file (which reads back); BLKDISCARD (which a regular file refuses) goes through the ring's side
+/// thread.
 #[test]
 fn last_resorts_work() {
     for prefer in [Prefer::Uring, Prefer::Threads] {

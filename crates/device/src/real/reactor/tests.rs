@@ -39,8 +39,8 @@ fn wait(reactor: &Reactor) {
     assert!(!reactor.wait(None, None).unwrap());
 }
 
-/// Two devices, two arenas whose chunks have the same numbers: every completion and every byte
-/// arrives where it belongs.
+/// Two devices, and two arenas with the same numbers of chunks: every completion and every byte
+/// arrives at its own.
 #[test]
 fn devices_and_arenas_are_kept_apart() {
     for reactor in reactors() {
@@ -73,7 +73,7 @@ fn devices_and_arenas_are_kept_apart() {
     }
 }
 
-/// What has ended is kept until its device is polled, and nobody sleeps on it.
+/// I/O that has ended is kept until its device is polled, and no wait sleeps on it.
 #[test]
 fn nobody_sleeps_while_something_is_unpolled() {
     for reactor in reactors() {
@@ -143,7 +143,7 @@ fn made_on_one_thread_used_on_another() {
 }
 
 /// The watched descriptor ends the wait whether it became readable before or during it, as often as
-/// it does, and I/O beside it is not lost.
+/// it does. I/O beside it is not lost.
 #[test]
 fn the_watched_descriptor_ends_the_wait() {
     for reactor in reactors() {

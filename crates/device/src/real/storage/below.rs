@@ -10,7 +10,7 @@ use super::{Level, Store};
 /// Devices on devices are followed so far.
 const DEPTH_MAX: usize = 16;
 
-/// Where sysfs and the device nodes are; elsewhere in tests.
+/// The folders of sysfs and of the device nodes; others in tests.
 #[derive(Clone, Debug)]
 pub(super) struct Sys {
     pub(super) root: PathBuf,

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keeps others away from the levels below a device, for as long as the device is open.
 //!
-//! The kernel keeps two from a disk and its partition, or from a disk and a device-mapper or md
-//! device on it (`O_EXCL`). It keeps nobody from a file that a loop device uses. So each file below
-//! a device is locked as well: shared with `flock`, since two loop devices may use different parts
-//! of one file, and the bytes that are used with a range lock. A process that has the file itself
-//! locks all of it, by both ways. Where the file can't be reached by its path (another mount
-//! namespace, a removed file), it is reached through a process that has it open; if there is none,
-//! nobody else uses the file.
+//! The kernel keeps two users from a disk and its partition, or from a disk and a device-mapper or
+//! md device on it (`O_EXCL`). It keeps no user from a file that a loop device uses. So each file
+//! below a device is locked as well. It is shared with `flock`, since two loop devices may use
+//! different parts of one file. The bytes that are used have a range lock. A process that has the
+//! file itself locks all of it, by both ways.
+//!
+//! Another mount namespace, or its removal, can make a file unreachable by its path. Then it is
+//! reached through a process that has it open; if there is none, the file has no other user.
 
 use std::fs::File;
 use std::io;
@@ -24,7 +25,7 @@ use crate::real::lock::{Access, flocked, range_locked};
 /// Why a device can't be had.
 #[derive(Debug)]
 pub(in crate::real) enum Refused {
-    /// Somebody has a level below it, or one beside it.
+    /// Another process uses a level below the device, or a level beside it.
     Busy { at: Place },
     /// A loop device that is not below it uses the same bytes.
     Attached { device: PathBuf, shared: Shared },
@@ -46,7 +47,7 @@ pub(in crate::real) struct Guard {
     _held: Vec<File>,
 }
 
-/// What lies behind an open device.
+/// Finds the storage behind an open device.
 pub(in crate::real) fn storage(file: &File, path: &Path) -> io::Result<Storage> {
     Ok(Storage::of(Store::of(file)?, path, &Sys::default()))
 }
@@ -123,7 +124,7 @@ fn lock_block(level: &Level, rdev: u64, access: Access) -> Result<Option<File>, 
     Ok(Some(file))
 }
 
-/// Whether somebody has the block device for himself: a mount, an array, or a daemon.
+/// Whether the block device is claimed: by a mount, an array, or a daemon.
 fn is_claimed(node: &Path, rdev: u64) -> bool {
     matches!(open(node, Store::Block { rdev }, OFlags::RDONLY | OFlags::EXCL), Err(Errno::BUSY))
 }

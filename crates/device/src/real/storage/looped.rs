@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loop devices: which file each of them uses, and which bytes of it.
+//! Loop devices: the file that each of them uses, and which bytes of it.
 //!
 //! The loop driver names the file by its inode (`LOOP_GET_STATUS64`), which is the same in all
-//! mount namespaces, and also after the file was removed. The call takes a user who may open the
+//! mount namespaces, and also after the file was removed. The call takes a user that may open the
 //! loop device; for others the path in sysfs has to do.
 #![expect(unsafe_code, reason = "an ioctl")]
 
@@ -15,12 +15,12 @@ use rustix::fs::{Mode, OFlags};
 use super::Store;
 use super::below::Sys;
 
-/// What a loop device uses.
+/// The file behind a loop device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Backing {
-    /// The file or block device; `None` if nobody can tell.
+    /// The file or block device; `None` if that can't be known.
     pub(super) store: Option<Store>,
-    /// By which path it was attached, as it is seen from here.
+    /// The path by which it was attached, as it is seen from here.
     pub(super) path: PathBuf,
     /// First byte.
     pub(super) offset: u64,
@@ -40,7 +40,7 @@ struct LoopInfo64 {
     rest: [u64; 24],
 }
 
-/// What a loop device uses; `None` if it is no loop device, or uses nothing.
+/// Finds the file behind a loop device; `None` if it is no loop device, or uses nothing.
 pub(super) fn backing(rdev: u64, sys: &Sys) -> Option<Backing> {
     let folder = sys.folder(rdev).join("loop");
     let text = fs::read_to_string(folder.join("backing_file")).ok()?;
@@ -58,9 +58,10 @@ pub(super) fn backing(rdev: u64, sys: &Sys) -> Option<Backing> {
     Some(Backing { store, path, offset, len: (limit > 0).then_some(limit) })
 }
 
-/// All loop devices that use something, but for those on file systems that may not answer and that
-/// hold no store of `dev`: a file on FUSE or NFS is on none of the disks here, and to ask for it
-/// can take for ever.
+/// Lists all loop devices in use, but for those on file systems that may not answer and that hold
+/// no store of `dev`.
+///
+/// A file on FUSE or NFS is on none of the disks here, and to ask for it can take for ever.
 pub(super) fn attached(sys: &Sys, dev: Option<u64>) -> Vec<u64> {
     let silent = silent_mounts(dev);
     let is_silent = |path: &Path| silent.iter().any(|mount| path.starts_with(mount));
@@ -72,8 +73,8 @@ pub(super) fn attached(sys: &Sys, dev: Option<u64>) -> Vec<u64> {
     uses.filter_map(|entry| sys.rdev(&entry.path())).collect()
 }
 
-/// Where file systems are mounted that a process or another machine answers for, but for the one of
-/// `dev`.
+/// Lists the mount points of file systems that a process or another machine answers for, but for
+/// the one of `dev`.
 fn silent_mounts(dev: Option<u64>) -> Vec<PathBuf> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let ours = dev.map(|dev| format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev)));
@@ -94,7 +95,7 @@ fn status(node: &Path, rdev: u64) -> Option<LoopInfo64> {
     const LOOP_GET_STATUS64: libc::c_ulong = 0x4c05;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = rustix::fs::open(node, flags, Mode::empty()).ok()?;
-    // A folder of /dev that somebody else has made may have other devices by these names.
+    // A folder of /dev that another user has made may have other devices by these names.
     rustix::fs::fstat(&file).ok().filter(|stat| stat.st_rdev == rdev)?;
     let mut info = LoopInfo64 { device: 0, inode: 0, rdevice: 0, offset: 0, sizelimit: 0, rest: [0; 24] };
     // SAFETY: the ioctl writes a `struct loop_info64`, which has 232 bytes, to the pointer.

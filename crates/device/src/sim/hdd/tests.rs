@@ -73,7 +73,7 @@ fn what_was_read_ahead_comes_over_the_cable_and_no_earlier() {
     bench.pass(50 * MS);
     let took = bench.read(GIB + BLOCK);
     assert!(took.abs_diff(CABLE_NS) < 1000, "{took}");
-    // A short one that ends before a long one that was there first.
+    // A short read ends before a long read that was there first.
     bench.pass(50 * MS);
     bench.ended.clear();
     let long = bench.submit(Op::Read, GIB + 2 * BLOCK, BLOCK);
@@ -142,8 +142,8 @@ fn the_head_stays_behind_a_sequential_reader_and_only_there() {
     assert!(end.since_ns(start) < 50 * MS, "{end:?}");
 }
 
-/// Reads and writes without end: once the cache is half full both get their turn, and a turn is
-/// long enough to be worth the way.
+/// Reads and writes without end: once the cache is half full both get their turn. A turn is long
+/// enough to be worth the way.
 #[test]
 fn readers_and_the_cache_take_turns_once_it_is_half_full() {
     let mut bench = Bench::new();

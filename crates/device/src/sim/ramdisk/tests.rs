@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of what a power cut leaves, and of reproducibility.
+//! Tests of power cuts, and of reproducibility.
 
 use flashfront_engine::{DeviceError, Memory, Op, Span, Time, Token};
 

@@ -56,7 +56,7 @@ fn an_hdd_has_the_rates_of_an_hdd() {
     // With a deep queue what can be reached first is chosen.
     let (deep, longest) = rate(hdd(0), Op::Read, 4096, 32, random);
     assert!((1.7..2.6).contains(&(deep / one)), "{deep} to {one}");
-    // Passed over 128 times while it is the oldest, and by some of those that came with it before.
+    // The oldest I/O is passed over 128 times, and by some that came with it before.
     let passed = longest as f64 / 1e9 * deep;
     assert!((32.0..128.0 + 64.0).contains(&passed), "the longest wait is that for {passed} others");
     // Sequential: what the platter carries, outside and inside.
@@ -68,8 +68,8 @@ fn an_hdd_has_the_rates_of_an_hdd() {
     assert!((0.48..0.52).contains(&inner), "{inner}");
 }
 
-/// What destage lives on: the gaps between sorted writes cost no more than the platter needs to
-/// turn past them.
+/// Gaps between sorted writes cost no more than the platter needs to turn past them; destage lives
+/// on that.
 #[test]
 fn sorted_writes_with_gaps_are_faster_than_scattered_ones_on_an_hdd() {
     let (scattered, _) = rate(hdd(0), Op::Write, 4096, 16, |_, rng: &mut Rng| rng.below(1 << 22));
@@ -100,8 +100,7 @@ fn an_ssd_has_the_rates_of_an_ssd() {
     assert!((420.0..455.0).contains(&large), "{large} MiB/s");
 }
 
-/// A full SSD writes at random at a fraction of what it did when it was erased, once its reserve is
-/// gone.
+/// A full SSD writes at random at a fraction of its erased speed, once its reserve is gone.
 #[test]
 fn a_full_ssd_pays_for_its_garbage() {
     let spec = SsdSpec { reserve_bytes: 0, ..SsdSpec::samsung_850_pro(Fill::Full) };

@@ -14,17 +14,17 @@ use crate::{DeviceIo, Rng};
 /// A million: [`Rule::chance_ppm`] of an I/O that certainly meets its fault.
 pub const ALWAYS_PPM: u32 = 1_000_000;
 
-/// What goes wrong.
+/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing is done; this error.
+    /// Nothing is done; the I/O ends with this error.
     Error(DeviceError),
     /// The device is gone, with all that is in flight, for this time or for good.
     Gone {
         /// How long.
         for_ns: Option<u64>,
     },
-    /// After this time an error; a write may have happened all the same.
+    /// An error after this time; a write may have happened all the same.
     Timeout {
         /// How long.
         hold_ns: u64,
@@ -34,18 +34,21 @@ pub enum Fault {
         /// How long.
         hold_ns: u64,
     },
-    /// Nothing is done before this time is over; then it is done rightly, with the memory that it
-    /// was given. If it is given up meanwhile ([`crate::wrap::Patience`]), a write lands late.
+    /// Nothing is done before this time is over.
+    ///
+    /// Then it is done rightly, with the memory that it was given. If it is given up meanwhile
+    /// ([`crate::wrap::Patience`]), a write lands late.
     Hang {
         /// How long.
         hold_ns: u64,
     },
-    /// Only the first part is done, perhaps nothing; then an error.
+    /// The first part is done, perhaps nothing; then comes an error.
     Short,
-    /// A bit flips on the way: of what is read, or of what is written.
+    /// A bit flips on the way of a read or a write.
     Flip,
-    /// A bit of what is read has flipped on the medium, and stays so until it is written over. The
-    /// device behind is not changed: the rot ends with this wrapper.
+    /// A bit has flipped on the medium when it is read, and stays so until it is written over.
+    ///
+    /// The device behind is not changed: the rot ends with this wrapper.
     Rot,
     /// Another place of the device is read or written.
     Misdirect,
@@ -93,22 +96,23 @@ impl Fault {
     }
 }
 
-/// Which I/O meets a fault.
+/// A rule says which I/O meets a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What goes wrong.
+    /// The fault.
     pub fault: Fault,
-    /// Only I/O of this kind. `None`: whatever the fault can happen to; of lost ones only writes.
+    /// The kind of I/O that is hit. `None`: any that the fault can happen to; of lost ones only
+    /// writes.
     pub op: Option<Op>,
-    /// Only I/O that touches these bytes. `None`: any, and flushes.
+    /// I/O that touches these bytes is hit. `None`: any, and flushes.
     pub bytes: Option<Range<u64>>,
     /// How many matching I/Os pass before the first that may be hit.
     pub after: u64,
-    /// Of a million matching I/Os so many are hit.
+    /// The number of matching I/Os that are hit, of a million.
     pub chance_ppm: u32,
     /// How often it hits at most.
     pub times: u64,
-    /// The rule ends so long after it has hit first; `None`: it doesn't end by time.
+    /// The rule ends this long after it has hit first; `None`: it doesn't end by time.
     pub for_ns: Option<u64>,
 }
 
@@ -158,14 +162,14 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// None yet; chance is this seed's.
+    /// Begins without rules; chance is this seed's.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         let (rules, hits) = (Vec::new(), BTreeMap::new());
         Self { rules, rng: Rng::new(seed), rotten: BTreeMap::new(), gone: false, hits }
     }
 
-    /// Orders a fault. Of several that match an I/O the one that was ordered first hits.
+    /// Orders a fault. If several match an I/O, the one that was ordered first hits.
     pub fn order(&mut self, rule: Rule) {
         self.rules.push(Ordered { rule, until: None });
     }
@@ -218,8 +222,8 @@ impl Faults {
         &mut self.rng
     }
 
-    /// What an I/O being submitted meets, and the bytes that the order spoke of. Every rule that
-    /// matches counts it.
+    /// Returns the fault that a submitted I/O meets, and the bytes that the order spoke of. Every
+    /// rule that matches counts it.
     pub(super) fn next(&mut self, now: Time, io: &DeviceIo) -> Option<(Fault, Range<u64>)> {
         self.rules.retain(|ordered| ordered.until.is_none_or(|until| now < until));
         let (rng, mut hit) = (&mut self.rng, None);
@@ -262,7 +266,7 @@ impl Faults {
         !self.rotten.is_empty()
     }
 
-    /// What is rotten in this range.
+    /// Returns the rotten bits in this range.
     pub(super) fn rotten_in(&self, bytes: Range<u64>) -> impl Iterator<Item = (u64, u8)> {
         self.rotten.range(bytes).map(|(byte, bits)| (*byte, *bits))
     }

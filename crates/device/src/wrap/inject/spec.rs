@@ -23,24 +23,24 @@ const OPS: [(&str, Op); 5] =
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// Nothing is ordered.
+    /// The order is empty.
     Empty,
-    /// No such fault.
+    /// There is no such fault.
     Fault(String),
-    /// No such condition.
+    /// There is no such condition.
     Key {
         /// The rule that it is in.
         rule: String,
-        /// What was written.
+        /// The word that was written.
         key: String,
     },
     /// A condition's value can't be read.
     Value {
         /// The condition.
         key: &'static str,
-        /// What was written.
+        /// The value that was written.
         value: String,
-        /// What it should be.
+        /// The values that are right.
         wanted: &'static str,
     },
     /// A condition says nothing for this fault.

@@ -61,7 +61,7 @@ impl World {
         self.arena.bytes(span).to_vec()
     }
 
-    /// What is on the medium.
+    /// The bytes on the medium.
     fn medium(&self, offset: u64) -> Vec<u8> {
         let mut bytes = vec![0; LEN as usize];
         self.disk.inner().peek(offset, &mut bytes);

@@ -138,7 +138,7 @@ fn what_lands_late_is_what_was_given_and_meets_no_other_buffer() {
         world.disk.device_mut().inner_mut().poke(0, &[5; LEN as usize]);
         let (_, buf) = world.submit(op, 0, 1);
         assert_eq!(world.results(LIMIT), [GIVEN_UP]);
-        // Its buffer goes to somebody else, as far as its owner is concerned.
+        // Its buffer goes to another I/O, as far as its owner is concerned.
         world.arena.free(buf.unwrap());
         let others: Vec<_> = (0..2048).map(|_| Span::new(world.arena.alloc(LEN as u32), 0, LEN as u32)).collect();
         others.iter().for_each(|span| world.arena.bytes_mut(*span).fill(9));
@@ -204,7 +204,7 @@ fn time_in_which_nobody_looked_does_not_count() {
     let mut world = world("hang,times=1,hold=3610s", 8);
     world.submit(Op::Read, 0, 0);
     world.pass(10 * SECOND);
-    // The daemon is stopped for an hour; nobody polls.
+    // The daemon is stopped for an hour and does not poll.
     world.now = Time(3605 * SECOND);
     assert_eq!(world.results(20 * SECOND), [Ok(())], "and the device had answered soon after");
 }
