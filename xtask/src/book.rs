@@ -2,8 +2,9 @@
 //! `cargo x book`: builds the book of docs/ with mdBook, in target/book.
 //!
 //! mdBook is the one on the PATH, or is installed in target/tools, which takes a minute once.
-//! mdBook asks `cargo x book --mend` to mend what a book has otherwise than a repository: pages
-//! that show a file of the root, and links that lead out of docs/. `cargo x tidy` finds dead links.
+//! mdBook asks `cargo x book --mend` to mend the differences of a book to a repository. They are
+//! pages that show a file of the root, and links that lead out of docs/. `cargo x tidy` finds dead
+//! links.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;

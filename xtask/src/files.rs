@@ -21,7 +21,7 @@ impl File {
     }
 }
 
-/// All text files that are in git or would be added to it.
+/// Reads all text files that are in git or would be added to it.
 pub(crate) fn files() -> Result<Vec<File>, Failed> {
     let list = ["ls-files", "--cached", "--others", "--exclude-standard"];
     let list = stdout_of(Command::new("git").args(list).current_dir(root()))?;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo x fuzz [--seconds N] [--unguided] [TARGET...]`: hostile bytes, guided by coverage; and
-//! `cargo x fuzz TARGET INPUT...`: those inputs again.
+//! `cargo x fuzz [--seconds N] [--unguided] [TARGET...]`: hostile bytes, guided by coverage.
 //!
-//! libFuzzer with the stable compiler: the coverage that it is guided by is a pass of LLVM, which
-//! rustc takes as an option of code generation. It is C++, so it needs a C++ compiler. Where there
-//! is none, or where the compiler does not take the option, that is said aloud, and the same
-//! targets run with random mutations of their corpora. So they do with `--unguided`, which CI
-//! takes: to compile everything a second time, with coverage, would take it longer than to fuzz.
-//! What libFuzzer finds of use stays in `target/fuzz/corpus`, and it goes on from there.
+//! `cargo x fuzz TARGET INPUT...` runs those inputs again. libFuzzer works with the stable
+//! compiler: the coverage that guides it is a pass of LLVM, which rustc takes as an option of code
+//! generation. It is C++, so it needs a C++ compiler. Where there is none, or the compiler does not
+//! take the option, that is said aloud. Then the same targets run with random mutations of their
+//! corpora. So they do with `--unguided`, which CI takes: to compile everything a second time, with
+//! coverage, would take longer than to fuzz. Useful inputs of libFuzzer stay in
+//! `target/fuzz/corpus`, and it goes on from there.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -36,13 +36,13 @@ const JOBS_MAX: usize = 2;
 const HANG_SECONDS: u64 = 60;
 const RSS_MIB_MAX: u64 = 1024;
 
-/// What a target came to.
+/// The result of a target.
 struct Ended {
     target: String,
     executions: u64,
     /// Edges of the program that were reached, if that is known.
     edges: Option<u64>,
-    /// What it said last, and the input, if it found a bug.
+    /// Its last words, and the input, if it found a bug.
     bug: Option<(String, Option<PathBuf>)>,
 }
 
@@ -105,7 +105,7 @@ fn report(ended: &Ended) {
     }
 }
 
-/// All targets: the files of `fuzz/fuzz_targets`.
+/// Lists all targets: the files of `fuzz/fuzz_targets`.
 fn targets() -> Result<Vec<String>, Failed> {
     let folder = root().join("fuzz/fuzz_targets");
     let fail = |error| Failed::File { path: folder.clone(), error };
@@ -181,7 +181,7 @@ fn side_by_side<T: Send>(targets: &[String], one: impl Fn(&str) -> T + Sync) -> 
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Where the inputs go that find a bug.
+/// The folder for inputs that find a bug.
 fn artifacts(target: &str) -> PathBuf {
     root().join("fuzz/artifacts").join(target)
 }

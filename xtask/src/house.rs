@@ -32,7 +32,7 @@ use crate::tidy::debts::Debt;
 use crate::tidy::source::{is_test_file, lines_of_code};
 use tree::Tree;
 
-/// What a new crate may have. Only what is above that is written down as a ceiling.
+/// The figures that a new crate may have. Only higher ones are written down as ceilings.
 const MEDIAN_LINES: usize = 200;
 const P90_LINES: usize = 300;
 const MAX_LINES: usize = 500;
@@ -120,7 +120,7 @@ fn step(lines: usize) -> usize {
     lines.next_multiple_of(STEP_LINES)
 }
 
-/// All crates that have files in `src/`.
+/// Measures all crates that have files in `src/`.
 fn crates(files: &[File]) -> Result<Vec<Crate>, Failed> {
     let folders = files.iter().filter_map(|file| file.path.as_str().strip_suffix("/Cargo.toml"));
     let all = folders.map(|folder| Crate::new(folder, files).map_err(Failed::Usage));

@@ -11,15 +11,15 @@ use std::path::{Component, Path, PathBuf};
 /// A link: `[text](target)`, or `[name]: target`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Link {
-    /// From 1.
+    /// The line, from 1.
     pub(crate) line: usize,
-    /// Where the text is in the file; nothing for a definition.
+    /// The range of the text in the file; nothing for a definition.
     pub(crate) text: Option<Range<usize>>,
-    /// Where the target is in the file.
+    /// The range of the target in the file.
     pub(crate) target: Range<usize>,
 }
 
-/// All links of a text, in their order.
+/// Finds all links of a text, in their order.
 pub(crate) fn links(text: &str) -> Vec<Link> {
     let mut links = Vec::new();
     for Line { number, start, line } in prose(text) {
@@ -54,8 +54,8 @@ pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// The path from the root of what `path` names in the folder of the file `from`. A path that
-/// leaves the repository keeps its `..`, and is not found.
+/// Resolves `path`, as the file `from` names it, to a path from the root. A path that leaves the
+/// repository keeps its `..`, and is not found.
 pub(crate) fn resolve(from: &str, path: &str) -> String {
     let mut resolved = Path::new(from).parent().map(Path::to_path_buf).unwrap_or_default();
     for component in Path::new(path).components() {
@@ -73,7 +73,7 @@ pub(crate) fn resolve(from: &str, path: &str) -> String {
 /// A line outside of fences.
 struct Line<'a> {
     number: usize,
-    /// Where the line begins in the file.
+    /// The place in the file where the line begins.
     start: usize,
     line: &'a str,
 }
@@ -113,7 +113,7 @@ fn without_code(line: &str) -> String {
     masked
 }
 
-/// From `start` to `end`, or to the blank before a title.
+/// Returns the range from `start` to `end`, or to the blank before a title.
 fn target(line: &str, start: usize, end: char) -> Option<Range<usize>> {
     let rest = line.get(start..)?;
     let whole = rest.get(..rest.find(end)?)?;
@@ -121,7 +121,7 @@ fn target(line: &str, start: usize, end: char) -> Option<Range<usize>> {
     Some(start..start + target.len())
 }
 
-/// Where the bracket opens that `]` at `close` ends.
+/// Finds the bracket that `]` at `close` ends.
 fn opening(line: &str, close: usize) -> Option<usize> {
     let mut depth = 0;
     for (at, byte) in line.bytes().enumerate().take(close).collect::<Vec<_>>().into_iter().rev() {

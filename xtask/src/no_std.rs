@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo x no-std`: proves that the engine has no std, hence no clock, thread, file or random
-//! hasher, and that the program's engine has no planted bugs.
+//! `cargo x no-std`: proves that the engine has no std, and that the program's engine has no
+//! planted bugs.
 //!
-//! The proof is a build against a sysroot that holds core and alloc only: with it `extern crate
-//! std` is an error, in the engine and in everything it depends on. It needs no other target than
-//! the host's, so nothing is downloaded. Two probes show each time that the trap is set. What
-//! could still reach the system without std (libc, inline assembly) is kept out by the
-//! list of allowed dependencies and by `forbid(unsafe_code)`.
+//! Without std it has no clock, thread, file or random hasher. The proof is a build against a
+//! sysroot that holds core and alloc only. With it `extern crate std` is an error, in the engine
+//! and in everything it depends on. It needs no other target than the host's, so nothing is
+//! downloaded. Two probes show each time that the trap is set. The list of allowed dependencies and
+//! `forbid(unsafe_code)` keep other ways to the system out (libc, inline assembly).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,9 @@ use crate::run::{Failed, cargo, host, read, root, run, stdout_of};
 /// The engine's package, and the folder of its crate.
 const ENGINE: (&str, &str) = ("flashfront-engine", "crates/engine");
 
-/// What the engine may depend on: `cargo tree` names each package with the features it has.
+/// The allowed dependencies of the engine: `cargo tree` names each package with the features it
+/// has.
+///
 /// A feature not listed here fails as a package would: a default hasher is a feature.
 const ALLOWED: [(&str, &[&str]); 6] = [
     ("flashfront-engine", &[]),

@@ -21,7 +21,7 @@ use tree::Tree;
 /// The package's name, and that of the program.
 const NAME: &str = "flashfront";
 
-/// What runs here and is no part of every Debian: the program, and its package.
+/// Programs that run here and are no part of every Debian: the program, and its package.
 const PROGRAMS: [(&str, &str); 4] =
     [("dpkg-deb", "dpkg"), ("dpkg-shlibdeps", "dpkg-dev"), ("objcopy", "binutils"), ("gzip", "gzip")];
 

@@ -45,14 +45,14 @@ const SYSTEMS: [(&str, &str, &str); 4] = [
     ("hdd", "the disk alone", "disk"),
 ];
 
-/// A speed in MB/s, and the one that was published of the real system.
+/// A speed in MB/s, and the speed that was published of the real system.
 #[derive(Clone, Copy, Debug)]
 struct Speed {
     modelled: f64,
     published: Option<f64>,
 }
 
-/// What the picture shows.
+/// The content of the picture.
 struct Outcome {
     /// The speeds of each task, in the order of the systems.
     speeds: [[Speed; SYSTEMS.len()]; TASKS.len()],
@@ -134,8 +134,8 @@ impl Outcome {
     }
 }
 
-/// All lines of a CSV file that have a speed: the task, the system, and the speed, which is in
-/// KiB/s there.
+/// Returns all lines of a CSV file that have a speed: the task, the system, and the speed, which is
+/// in KiB/s there.
 fn all(csv: &str) -> impl Iterator<Item = (&str, &str, Speed)> {
     csv.lines().filter_map(|line| {
         let [_, task, system, "kbps", published, modelled] = line.split(',').collect::<Vec<_>>()[..] else {

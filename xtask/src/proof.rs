@@ -35,7 +35,7 @@ fn become_proof(features: &[&str], verb: &str, args: &[String]) -> Result<(), Fa
     Err(Failed::Start { program: program.display().to_string(), error })
 }
 
-/// What is wrong if the program that is shipped could have planted bugs: its engine must have no
+/// Finds faults by which the shipped program could have planted bugs: its engine must have no
 /// feature at all. (The engine itself refuses the feature in a release build.)
 pub(crate) fn no_canaries() -> Result<Vec<String>, Failed> {
     let tree = ["tree", "--package", "flashfront-cli", "--edges", "normal", "--prefix", "none", "--format", "{p}|{f}|"];

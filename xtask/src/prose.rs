@@ -71,7 +71,7 @@ pub(crate) fn is_document(path: &str) -> bool {
 pub(crate) fn lengths(text: &str) -> Option<Lengths> {
     let mut words: Vec<usize> = sentences::of(text).iter().map(|sentence| sentence.words).collect();
     words.sort_unstable();
-    // The nearest rank: the smallest length that so many percent of the sentences don't exceed.
+    // The nearest rank is the smallest length that this part of the sentences don't exceed.
     let percentile = |percent: usize| words.get((words.len() * percent).div_ceil(100).saturating_sub(1)).copied();
     Some(Lengths { count: words.len(), p50: percentile(50)?, p90: percentile(90)? })
 }

@@ -51,19 +51,19 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository")
 }
 
-/// Cargo, started in the root; the one that runs us, if one does.
+/// Starts cargo in the root; if cargo runs us, the same cargo.
 pub(crate) fn cargo<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
     command
 }
 
-/// Where cargo puts what it builds.
+/// The folder in which cargo puts its results.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
-/// The release binary, freshly built; or another one that `FLASHFRONT_BIN` names.
+/// Builds the release binary; or takes another one that `FLASHFRONT_BIN` names.
 pub(crate) fn flashfront() -> Result<PathBuf, Failed> {
     if let Some(program) = std::env::var_os("FLASHFRONT_BIN") {
         return Ok(program.into());

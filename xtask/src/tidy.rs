@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo x tidy`: the rules of the house that no compiler checks.
 //!
-//! Looks at every file that git knows or would add. Rules about Rust sources are in `source` and
-//! `comments`, about what documents promise in `documents`, about their links in `links`, about
-//! the entries for the messages of the program in `messages`, about dependencies' licences in
-//! `licences`. What old files still owe to young rules is in `debts`; so are the ceilings of the
-//! figures of [`crate::house`].
+//! It looks at every file that git knows or would add. `source` and `comments` have rules about
+//! Rust sources, and `documents` about the promises of documents. `links` checks links, `messages`
+//! the entries for the program's messages, and `licences` the licences of dependencies. `debts`
+//! holds what old files still owe to young rules, and the ceilings of the figures of
+//! [`crate::house`].
 
 pub(crate) mod comments;
 pub(crate) mod debts;

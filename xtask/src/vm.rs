@@ -2,11 +2,11 @@
 //! `cargo x vm`: power cuts under a database, with programs that others wrote on both sides of
 //! ours.
 //!
-//! A Debian kernel with ext4 and SQLite in QEMU (`vm/guest.rs`) on our NBD export, which lies on
-//! disks with a volatile write cache (`vm/disk.rs`). Each life ends by `kill -9` of the guest, the
-//! daemon and the disks; the next one begins with replay, fsck and a check of the whole database:
-//! every commit that the guest had said to be done must be there. At the end the bare origin must
-//! pass the same, without us.
+//! A Debian kernel with ext4 and SQLite in QEMU (`vm/guest.rs`) works on our NBD export, which lies
+//! on disks with a volatile write cache (`vm/disk.rs`). Each life ends by `kill -9` of the guest,
+//! the daemon and the disks. The next one begins with replay, fsck and a check of the whole
+//! database. Every commit that the guest had said to be done must be there. At the end the bare
+//! origin must pass the same, without us.
 
 mod compare;
 mod daemon;
@@ -28,7 +28,7 @@ use std::time::SystemTime;
 
 use crate::run::{Failed, flashfront, target};
 use needs::{missing, usage};
-use place::Place;
+use place::Workplace;
 use rig::{Rig, Trouble};
 
 /// The programs that it takes, and their packages in Debian.
@@ -41,7 +41,7 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("dpkg-deb", "dpkg"),
 ];
 
-/// What was asked for.
+/// The options.
 struct Options {
     kills: u64,
     seed: u64,
@@ -85,7 +85,7 @@ pub(crate) fn vm(args: &[String]) -> Result<(), Failed> {
     let program = flashfront()?;
     println!("vm: seed {}; making the guest", options.seed);
     let dir = target().join("vm");
-    let place = Place::new(&dir, &["cache", "origin"])?;
+    let place = Workplace::new(&dir, &["cache", "origin"])?;
     guest::make(&place, include_str!("vm/guest.sh"), &[("init.sh", include_str!("vm/init.sh"))], &dir.join("debs"))?;
     let mut rig = Rig::new(place, program, options.seed, options.canary)?;
     let end = rig.all_lives(options.kills);

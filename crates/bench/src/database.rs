@@ -16,7 +16,7 @@ use crate::cold;
 use crate::error::BenchError;
 use crate::figures::{Figures, Measured, Point};
 use crate::folders::Folders;
-use crate::suite::{Act, Group, Headline, Job, Place, Scale, Suite, Work};
+use crate::suite::{Act, Group, Headline, Job, Scale, Site, Suite, Work};
 use cluster::Cluster;
 
 /// The suite's name on the command line.
@@ -83,9 +83,9 @@ pub fn suite(scale: Scale, runtime: Option<Duration>) -> Suite {
 }
 
 impl Database {
-    fn folder(place: &Place) -> Result<PathBuf, BenchError> {
+    fn folder(place: &Site) -> Result<PathBuf, BenchError> {
         match place {
-            Place::Folder(path) => Ok(path.join(FOLDER)),
+            Site::Folder(path) => Ok(path.join(FOLDER)),
             _ => Err(BenchError::Wrong("the suite database needs a folder of a mounted file system".to_owned())),
         }
     }
@@ -143,7 +143,7 @@ impl Act for Database {
         if self.step == Step::Make { make } else { self.time + Duration::from_secs(5) }
     }
 
-    fn commands(&self, place: &Place) -> Vec<Vec<String>> {
+    fn commands(&self, place: &Site) -> Vec<Vec<String>> {
         let Ok(folder) = Self::folder(place) else { return Vec::new() };
         let data = folder.join("data").display().to_string();
         let pgbench = ["pgbench".to_owned()].into_iter().chain(self.pgbench(self.step)).collect();
@@ -153,7 +153,7 @@ impl Act for Database {
         }
     }
 
-    fn run(&self, place: &Place, stop: &dyn Fn() -> bool) -> Result<Measured, BenchError> {
+    fn run(&self, place: &Site, stop: &dyn Fn() -> bool) -> Result<Measured, BenchError> {
         let folder = Self::folder(place)?;
         if self.step == Step::Make {
             return cold::timed(|| self.make(&folder, stop));
@@ -224,7 +224,7 @@ mod tests {
         // An unprivileged user has to get there.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder.path(), open).unwrap();
-        let place = Place::Folder(folder.path().to_owned());
+        let place = Site::Folder(folder.path().to_owned());
         let suite = suite("1/4096".parse().unwrap(), Some(Duration::from_secs(1)));
         for job in &suite.groups[0].jobs {
             let Work::Act(act) = &job.work else { panic!("an act") };

@@ -14,22 +14,22 @@ use std::time::Duration;
 
 use crate::error::BenchError;
 use crate::figures::Measured;
-use crate::suite::{FioJob, Place};
+use crate::suite::{FioJob, Site};
 
-/// What is installed.
+/// The fio that is installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fio {
-    /// As `fio --version` prints it.
+    /// The version, as `fio --version` prints it.
     pub version: String,
     /// Whether fio has the engine that speaks NBD.
     nbd: bool,
 }
 
-/// Where fio runs, and how.
+/// The place where fio runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Where {
     /// The device, file or URI.
-    pub place: Place,
+    pub place: Site,
     /// Whether I/O goes past the page cache. NBD has none.
     pub direct: bool,
 }
@@ -75,9 +75,9 @@ impl Fio {
     ///
     /// # Errors
     /// fio has no engine for NBD.
-    pub fn can_reach(&self, place: &Place) -> Result<(), BenchError> {
+    pub fn can_reach(&self, place: &Site) -> Result<(), BenchError> {
         match place {
-            Place::Nbd(uri) if !self.nbd => Err(BenchError::Failed(format!(
+            Site::Nbd(uri) if !self.nbd => Err(BenchError::Failed(format!(
                 "{uri}: the fio here ({}) has no engine for NBD (`fio --enghelp` lists them); Debian's has one. Or make it a file first, with `nbdfuse FILE URI`, and give that file as target",
                 self.version
             ))),
@@ -93,7 +93,7 @@ fn is_new_enough(version: &str) -> bool {
 }
 
 impl Prepared {
-    /// What fio is told for these jobs. It may write only if they do.
+    /// Prepares fio's arguments for these jobs. It may write only if they do.
     #[must_use]
     pub fn new(jobs: &[FioJob], at: &Where, folder: &Path, expected: Duration) -> Self {
         let interval = log::interval(expected);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Folders that acts make in their targets: marked as ours, so that nothing of anybody else's is
-//! ever removed, and gone when the suite is over.
+//! Folders that acts make in their targets: marked as ours, and gone when the suite is over.
+//!
+//! A folder without the mark is never removed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::BenchError;
 
-/// The file that says whose folder this is.
+/// The file that says that a folder is ours.
 const MARK: &str = "made-by-flashfront-bench";
 
 /// The folders of a suite.
@@ -18,7 +19,7 @@ const MARK: &str = "made-by-flashfront-bench";
 pub(crate) struct Folders(Mutex<BTreeSet<PathBuf>>);
 
 impl Folders {
-    /// Makes a folder, in place of one that an earlier bench left there.
+    /// Makes a folder, in place of a folder that an earlier bench left there.
     pub(crate) fn make(&self, folder: &Path) -> Result<(), BenchError> {
         self.remove(folder)?;
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned());

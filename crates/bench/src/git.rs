@@ -2,9 +2,9 @@
 //! `git`: clone and grep of a repository that is made on the spot, in a mounted folder.
 //!
 //! The repository is made from a seed, so that all targets have the same one: text files, a history
-//! of commits, and words of which the number is known. Each measured job begins without the
-//! repository in the page cache. A grep that finds another number of words than were put in is an
-//! error: then the target returned wrong data.
+//! of commits, and words of known number. Each measured job begins without the repository in the
+//! page cache. A grep that finds another number of words than were put in is an error: then the
+//! target returned wrong data.
 
 mod repository;
 
@@ -17,18 +17,18 @@ use crate::command::Running;
 use crate::error::BenchError;
 use crate::figures::Measured;
 use crate::folders::Folders;
-use crate::suite::{Act, Group, Headline, Job, Place, Scale, Suite, Work};
+use crate::suite::{Act, Group, Headline, Job, Scale, Site, Suite, Work};
 use repository::{NEEDLE, Repository};
 
 /// The suite's name on the command line.
 pub const NAME: &str = "git";
-/// What the suite is, in a line.
+/// The suite in a line.
 pub const SUMMARY: &str = "clone and grep of a repository made on the spot, on a mounted file system";
 
 /// The folder that is made in a target.
 const FOLDER: &str = "flashfront-bench-git";
 
-/// What a job does.
+/// The jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Makes the repository.
@@ -48,7 +48,7 @@ struct Git {
     folders: Arc<Folders>,
 }
 
-/// The suite, with so many files.
+/// Makes the suite, with a number of files that goes by the scale.
 #[must_use]
 pub fn suite(scale: Scale) -> Suite {
     let repository = Repository::of(scale);
@@ -84,9 +84,9 @@ pub fn suite(scale: Scale) -> Suite {
 }
 
 impl Git {
-    fn folder(place: &Place) -> Result<PathBuf, BenchError> {
+    fn folder(place: &Site) -> Result<PathBuf, BenchError> {
         match place {
-            Place::Folder(path) => Ok(path.join(FOLDER)),
+            Site::Folder(path) => Ok(path.join(FOLDER)),
             _ => Err(BenchError::Wrong("the suite git needs a folder of a mounted file system as target".to_owned())),
         }
     }
@@ -109,7 +109,7 @@ impl Git {
 
     fn clone_it(folder: &Path, stop: &dyn Fn() -> bool) -> Result<(), BenchError> {
         Running::start(&Self::clone_command(folder))?.wait(stop)?;
-        // What a clone leaves in RAM is part of its time.
+        // Data that a clone leaves in RAM is part of its time.
         cold::sync(folder)
     }
 
@@ -156,7 +156,7 @@ impl Act for Git {
         })
     }
 
-    fn commands(&self, place: &Place) -> Vec<Vec<String>> {
+    fn commands(&self, place: &Site) -> Vec<Vec<String>> {
         let Ok(folder) = Self::folder(place) else { return Vec::new() };
         let git = |rest: &str| vec!["git".to_owned(), "-C".to_owned(), folder.display().to_string(), rest.to_owned()];
         match self.step {
@@ -166,7 +166,7 @@ impl Act for Git {
         }
     }
 
-    fn run(&self, place: &Place, stop: &dyn Fn() -> bool) -> Result<Measured, BenchError> {
+    fn run(&self, place: &Site, stop: &dyn Fn() -> bool) -> Result<Measured, BenchError> {
         let folder = Self::folder(place)?;
         if self.step == Step::Make {
             return cold::timed(|| self.make(&folder, stop));
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::figures::Figures;
 
-    fn run(suite: &Suite, place: &Place, name: &str) -> Result<Measured, BenchError> {
+    fn run(suite: &Suite, place: &Site, name: &str) -> Result<Measured, BenchError> {
         let job = suite.groups[0].jobs.iter().find(|it| it.name == name).unwrap();
         let Work::Act(act) = &job.work else { panic!("an act") };
         act.run(place, &|| false)
@@ -207,7 +207,7 @@ mod tests {
             return println!("skipped: git is not installed");
         }
         let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let place = Place::Folder(folder.path().to_owned());
+        let place = Site::Folder(folder.path().to_owned());
         let suite = suite("1/512".parse().unwrap());
         for name in ["make the repository", "clone", "grep"] {
             let measured = run(&suite, &place, name).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -237,7 +237,7 @@ mod tests {
         let theirs = folder.path().join(FOLDER);
         std::fs::create_dir(&theirs).unwrap();
         std::fs::write(theirs.join("letter"), "mine").unwrap();
-        let place = Place::Folder(folder.path().to_owned());
+        let place = Site::Folder(folder.path().to_owned());
         let error = run(&suite("1/512".parse().unwrap()), &place, "make the repository").unwrap_err().to_string();
         assert!(error.contains("was not made by flashfront bench"), "{error}");
         assert!(theirs.join("letter").exists());

@@ -34,4 +34,4 @@ pub use results::{Results, Row, Run};
 pub use runner::{Bench, Fresh, FreshMaker, News, Plan, Step};
 pub use safety::MayDestroy;
 pub use store::{Request, Store};
-pub use suite::{Act, Headline, Job, Place, Scale, Suite, Work};
+pub use suite::{Act, Headline, Job, Scale, Site, Suite, Work};

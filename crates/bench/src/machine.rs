@@ -30,7 +30,7 @@ impl Environment {
         }
     }
 
-    /// What differs from another one, in words.
+    /// Lists the differences to another environment, in words.
     #[must_use]
     pub fn differs(&self, other: &Self) -> Vec<String> {
         let fields = |it: &Self| {
@@ -105,7 +105,7 @@ fn describe(folder: &Path) -> Device {
     }
 }
 
-/// Of `none [mq-deadline] kyber` the word in brackets.
+/// Returns the word in brackets of `none [mq-deadline] kyber`.
 fn chosen(schedulers: &str) -> String {
     let word = schedulers.split_whitespace().find_map(|it| it.strip_prefix('[')?.strip_suffix(']'));
     word.unwrap_or(schedulers).to_owned()

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Was the machine quiet? What others did during a run: processor time, I/O on the device under
-//! test, and time that a hypervisor took.
+//! Finds out whether the machine was quiet during a run.
 //!
-//! Kernel threads are no others: they work for the I/O under test. Nor is a server on this machine
-//! that an NBD target talks to.
+//! Others may take processor time or use the device under test, and a hypervisor may take time.
+//! Kernel threads are no others: they work for the I/O under test. A server on this machine that an
+//! NBD target talks to is none, either.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Others may use so much of the machine's processor time.
+/// The most of the machine's processor time that others may use.
 const OTHERS_MAX: f64 = 0.05;
-/// A hypervisor may take so much of it.
+/// The most of it that a hypervisor may take.
 const STEAL_MAX: f64 = 0.01;
-/// Others may move so much on the device, as a part of what was measured.
+/// The most that others may move on the device, as a part of what was measured.
 const IO_MAX: f64 = 0.01;
 /// Less than this is metadata, and what `udev` reads.
 const IO_MIN_BYTES: u64 = 4 << 20;
-/// So many of the others are named.
+/// The number of others that are named.
 const NAMED: usize = 3;
 /// A thread of the kernel, among the flags of /proc/PID/stat (linux/sched.h, `PF_KTHREAD`).
 const KERNEL_THREAD: u64 = 0x0020_0000;
@@ -25,9 +25,9 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 /// A moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Moment {
-    /// All processors' time.
+    /// The time of all processors.
     total: u64,
-    /// Of it, in programs and in the kernel for them.
+    /// The part of it in programs, and in the kernel for them.
     busy: u64,
     steal: u64,
     /// Ours, and of the programs that we ran.
@@ -47,7 +47,7 @@ struct Process {
     kernel: bool,
 }
 
-/// What is looked at.
+/// The things that are watched.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watched {
     /// The block device under test.
@@ -82,8 +82,8 @@ impl Moment {
         Self { total: (0..8).map(at).sum(), busy: at(0) + at(1) + at(2), steal: at(7), ..Self::default() }
     }
 
-    /// What disturbed the time from `before` to this moment, in sentences; `measured_bytes` were
-    /// moved on purpose.
+    /// Tells what disturbed the time from `before` to this moment, in sentences; `measured_bytes`
+    /// were moved on purpose.
     #[must_use]
     pub(crate) fn disturbed_since(
         &self,
@@ -126,7 +126,7 @@ impl Moment {
         why
     }
 
-    /// The others by name, busiest first; and the time of those that are none.
+    /// Returns the others by name, busiest first; and the time of processes that are no others.
     fn others_since(&self, before: &Self, watched: &Watched) -> (Vec<(String, u64)>, u64) {
         let us = u64::from(std::process::id());
         let (mut by_name, mut excused) = (BTreeMap::<&str, u64>::new(), 0);

@@ -3,12 +3,11 @@
 //!
 //! The player is our own, though fio replays logs as well. fio 3.33 ends a replay without waiting
 //! for the requests in flight and drops discards, and with NBD it counted no time at all. fio holds
-//! the log in memory, where this player reads a trace as a stream. A request that waits because the
-//! target is too slow has its whole wait counted here: times run from the moment at which the trace
-//! asked.
+//! the log in memory, where this player reads a trace as a stream.
 //!
-//! A recording holds no data, so writes write random bytes. They need `--destroy-data` as all
-//! writes do.
+//! A request that waits because the target is too slow has its whole wait counted here: times run
+//! from the moment at which the trace asked. A recording holds no data, so writes write random
+//! bytes. They need `--destroy-data` as all writes do.
 
 mod blocks;
 mod nbd;
@@ -23,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::BenchError;
 use crate::figures::Measured;
-use crate::suite::{Act, Group, Headline, Job, Place, Suite, Work};
+use crate::suite::{Act, Group, Headline, Job, Site, Suite, Work};
 use survey::Survey;
 
 /// A trace, and how it is replayed. `--resume` asks for the same.
@@ -43,7 +42,7 @@ pub struct Options {
 
 /// The suite's name on the command line.
 pub const NAME: &str = "replay";
-/// What the suite is, in a line.
+/// The suite in a line.
 pub const SUMMARY: &str = "the requests of a trace, at its own times or as fast as possible";
 
 /// A trace that was read once, to know what it asks for.
@@ -59,7 +58,7 @@ pub struct Replay {
 /// The trace can't be read, holds no requests, or has no times though they are asked for.
 pub fn suite(options: &Options) -> Result<Suite, BenchError> {
     let (replay, path) = (Replay::of(options)?, &options.trace);
-    // A cache of a tenth of what the trace reaches is a usual one.
+    // A cache of a tenth of the trace's range is a usual one.
     let survey_bytes = replay.survey.end_bytes() / 10;
     let name = path.file_name().map_or_else(|| "trace".to_owned(), |it| it.to_string_lossy().into_owned());
     let job = Job {
@@ -137,7 +136,7 @@ impl Act for Replay {
         }
     }
 
-    fn commands(&self, place: &Place) -> Vec<Vec<String>> {
+    fn commands(&self, place: &Site) -> Vec<Vec<String>> {
         let pace = if self.options.timed {
             "timed".to_owned()
         } else {
@@ -145,8 +144,8 @@ impl Act for Replay {
         };
         let wrap = if self.options.wrap { ", wrapped at the target's end" } else { "" };
         let place = match place {
-            Place::Device(path) | Place::File(path) | Place::Folder(path) => path.display().to_string(),
-            Place::Nbd(uri) => uri.clone(),
+            Site::Device(path) | Site::File(path) | Site::Folder(path) => path.display().to_string(),
+            Site::Nbd(uri) => uri.clone(),
         };
         vec![vec![
             "flashfront".to_owned(),
@@ -157,7 +156,7 @@ impl Act for Replay {
         ]]
     }
 
-    fn run(&self, place: &Place, stop: &dyn Fn() -> bool) -> Result<Measured, BenchError> {
+    fn run(&self, place: &Site, stop: &dyn Fn() -> bool) -> Result<Measured, BenchError> {
         let blocks = blocks::open(place, self.writes())?;
         let (size, needed) = (blocks.size_bytes(), self.needs_bytes());
         if size < needed {
@@ -177,7 +176,7 @@ impl Act for Replay {
     }
 }
 
-/// Where the requests of a trace go on a target: the disks of a trace lie one after the other.
+/// Maps the requests of a trace to a target: the disks of a trace lie one after the other.
 struct Places<'a> {
     survey: &'a Survey,
     size: u64,

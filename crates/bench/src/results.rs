@@ -14,18 +14,18 @@ use crate::suite::{Headline, Job, Published, Scale};
 /// The version of this layout of JSON.
 pub const FORMAT: u32 = 1;
 
-/// All that a bench knows.
+/// The results of a bench.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// [`FORMAT`].
     pub format: u32,
     /// The suite's name.
     pub suite: String,
-    /// Who published the suite's figures, if anybody did.
+    /// The publisher of the suite's figures, if there is one.
     pub source: Option<String>,
-    /// How much smaller than the suite.
+    /// The scale of the suite.
     pub scale: Scale,
-    /// What scaling changed, in sentences; empty at full size.
+    /// The effects of scaling, in sentences; empty at full size.
     pub scaling: Vec<String>,
     /// When the bench began, in UTC (RFC 3339).
     pub started: String,
@@ -37,7 +37,7 @@ pub struct Results {
     pub results: Vec<Row>,
     /// Whether nothing else disturbed the runs.
     pub quiet: bool,
-    /// The runs that were disturbed, and by what.
+    /// The runs that were disturbed, and what disturbed them.
     pub disturbed: Vec<Disturbed>,
     /// Whether all runs of the suite are there.
     pub complete: bool,
@@ -67,13 +67,13 @@ pub struct Environment {
 /// Something under test.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// Its name in tables.
+    /// The name in tables.
     pub name: String,
-    /// What it is, as the user wrote it.
+    /// The target as the user wrote it.
     pub what: String,
     /// The block devices that it is or lies on.
     pub devices: Vec<Device>,
-    /// What a reader must know about its figures, in sentences.
+    /// Notes for a reader of its figures, in sentences.
     pub notes: Vec<String>,
     /// The command that ran before each turn.
     pub before: Option<String>,
@@ -84,13 +84,13 @@ pub struct Target {
 /// A block device as the kernel describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// Its path.
+    /// The path.
     pub path: String,
-    /// Its maker's name for it, if the kernel knows one.
+    /// The maker's name for it, if the kernel knows one.
     pub model: Option<String>,
-    /// Its serial number or WWN, if the kernel knows one.
+    /// The serial number or WWN, if the kernel knows one.
     pub serial: Option<String>,
-    /// Its size.
+    /// The size.
     pub size_bytes: u64,
     /// The scheduler of its queue.
     pub scheduler: Option<String>,
@@ -107,7 +107,7 @@ pub struct Row {
     pub target: String,
     /// The job's name.
     pub job: String,
-    /// Which figure ratios compare.
+    /// The figure that ratios compare.
     pub headline: Headline,
     /// Requests a second, reads and writes together.
     pub iops: f64,
@@ -128,7 +128,7 @@ pub struct Row {
     pub others: BTreeMap<String, f64>,
     /// How many times as fast as the first target; `None` for the first target itself.
     pub ratio: Option<Ratio>,
-    /// What the suite's source has for this job, of each system there.
+    /// The figures of the suite's source for this job, for each system there.
     pub published: Vec<Published>,
     /// The runs, in their order.
     pub runs: Vec<Run>,
@@ -156,9 +156,9 @@ pub struct Run {
     pub started: String,
     /// The commands, each as a list of arguments.
     pub commands: Vec<Vec<String>>,
-    /// What came of it.
+    /// The measured figures.
     pub measured: Measured,
-    /// What disturbed it, in sentences; empty if it was quiet.
+    /// The disturbances, in sentences; empty if it was quiet.
     pub disturbed: Vec<String>,
 }
 
@@ -171,7 +171,7 @@ pub struct Disturbed {
     pub job: String,
     /// The turn, from 1.
     pub repeat: u32,
-    /// By what, in sentences.
+    /// The disturbances, in sentences.
     pub by: Vec<String>,
 }
 
@@ -266,7 +266,7 @@ impl Results {
         self.quiet = self.disturbed.is_empty();
     }
 
-    /// All but bins and series, for whoever wants the figures alone.
+    /// Copies the results without bins and series, for readers of the figures alone.
     #[must_use]
     pub fn without_bins(&self) -> Self {
         let mut brief = self.clone();

@@ -29,7 +29,7 @@ pub use plan::{Plan, Step};
 
 /// Makes Flashfront volumes for the target `fresh`.
 pub trait FreshMaker {
-    /// What must be known of such a volume, and the devices under it.
+    /// Describes such a volume, and the devices under it.
     fn describe(&self, mode: Mode) -> Target;
 
     /// Paths that it would overwrite: each with whether it needs the user's word.
@@ -56,7 +56,7 @@ pub trait FreshMaker {
 
 /// A volume that is served; it ends when it is dropped.
 pub trait Fresh {
-    /// Its NBD URI.
+    /// The NBD URI.
     fn uri(&self) -> String;
 
     /// Stops it. What was cached is gone then.
@@ -66,11 +66,11 @@ pub trait Fresh {
     fn end(self: Box<Self>) -> Result<(), BenchError>;
 }
 
-/// Who hears of progress, and may ask for an end.
+/// Hears of progress, and may ask for an end.
 pub trait News {
     /// Whether to stop. Called several times a second.
     fn stop(&self) -> bool;
-    /// A file is filled, by so many bytes more.
+    /// Notes that a file is filled by this many bytes more.
     fn filled(&mut self, bytes: u64);
     /// A run begins; about this much time is left for all.
     fn begins(&mut self, step: &Step, left: Duration);
@@ -80,9 +80,9 @@ pub trait News {
 
 /// A bench: what is run, on what, how often.
 pub struct Bench {
-    /// What is asked for.
+    /// The suite.
     pub suite: Suite,
-    /// How much smaller than the suite's source.
+    /// The scale of the suite.
     pub scale: Scale,
     /// The targets, in their order.
     pub targets: Vec<TargetSpec>,
@@ -92,9 +92,9 @@ pub struct Bench {
     pub before: BTreeMap<String, String>,
     /// Commands after a turn.
     pub after: BTreeMap<String, String>,
-    /// What may be overwritten.
+    /// The paths that may be overwritten.
     pub may_destroy: MayDestroy,
-    /// Who makes fresh volumes.
+    /// The maker of fresh volumes.
     pub fresh: Box<dyn FreshMaker>,
     /// Flashfront's version.
     pub version: String,
@@ -124,7 +124,7 @@ impl Bench {
             let found = safety::check(target, writes, &self.may_destroy)?;
             destroyed.extend(found.into_iter().map(|found| format!("{} on {}", found, target.text)));
             if let (Some(fio), What::Nbd(uri)) = (&fio, &target.what) {
-                fio.can_reach(&suite::Place::Nbd(uri.clone()))?;
+                fio.can_reach(&suite::Site::Nbd(uri.clone()))?;
             }
         }
         if self.has_fresh() {

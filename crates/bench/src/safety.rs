@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Nothing is written to what the user has not named in full.
+//! Guards everything that the user has not named in full from writes.
 //!
-//! A word of the user (`--destroy-data`) lets bench overwrite a device that nobody uses. Nothing
-//! lets bench write to one that is mounted, a swap area, or a member of LVM, a RAID or a cache.
+//! A word of the user (`--destroy-data`) lets bench overwrite a device that is not in use. Nothing
+//! lets bench write to a device that is mounted, a swap area, or a member of LVM, a RAID or a
+//! cache.
 
 use std::path::Path;
 
@@ -12,7 +13,8 @@ use flashfront_device::real::{Access, DeviceFile};
 use crate::error::BenchError;
 use crate::target::{TargetSpec, What};
 
-/// What is never overwritten, even with the user's word: somebody counts on it elsewhere.
+/// Contents that are never overwritten, even with the user's word: another machine or program
+/// counts on them.
 const MEMBERS: [&str; 5] =
     ["LVM2 physical volume", "Linux RAID member", "bcache ", "ZFS pool member", "Flashfront cache device"];
 
@@ -25,10 +27,10 @@ impl MayDestroy {
         self.0.iter().any(|it| it == what)
     }
 
-    /// Each word must be about something that is used, or it is a slip of the hand.
+    /// Checks that each word is about something that is used, or it is a slip of the hand.
     ///
     /// # Errors
-    /// The first one that is about nothing.
+    /// The first word that is about nothing.
     pub fn all_used<'a>(&self, used: impl Iterator<Item = &'a str>) -> Result<(), BenchError> {
         let used: Vec<&str> = used.collect();
         match self.0.iter().find(|it| !used.contains(&it.as_str())) {
@@ -41,7 +43,8 @@ impl MayDestroy {
     }
 }
 
-/// What a target has that would be destroyed, in words; empty if nothing was recognised.
+/// Lists the contents of a target that would be destroyed, in words; empty if nothing was
+/// recognised.
 ///
 /// # Errors
 /// The target may not be used so.
@@ -53,7 +56,7 @@ pub fn check(target: &TargetSpec, writes: bool, may: &MayDestroy) -> Result<Vec<
     }
 }
 
-/// As [`check`], for a path that is there, as the user wrote it.
+/// Checks as [`check`] does, for a path that is there, as the user wrote it.
 ///
 /// # Errors
 /// The path may not be used so.
@@ -80,7 +83,7 @@ pub fn path_is_free(path: &Path, text: &str, writes: bool, may: &MayDestroy) -> 
     })
 }
 
-/// Opens a device or a file, so that nobody else takes it while bench has it.
+/// Opens a device or a file, so that no other program takes it while bench has it.
 ///
 /// # Errors
 /// It is in use, or can't be opened.

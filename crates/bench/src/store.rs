@@ -16,19 +16,20 @@ use crate::error::BenchError;
 use crate::results::{FORMAT, Results};
 use crate::suite::Scale;
 
-/// What was asked for, so that `--resume` can ask for the same. `--destroy-data` is not in it:
-/// after a reboot a device's name may be another one's.
+/// An order for a bench, so that `--resume` can repeat it.
+///
+/// `--destroy-data` is not in it: after a reboot a device's name may be another one's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// The suite's name.
     pub suite: String,
-    /// How much smaller.
+    /// The scale of the suite.
     pub scale: Scale,
     /// How long timed jobs take, if not as long as the suite says.
     pub runtime: Option<Duration>,
     /// The jobs that are run; empty: all.
     pub jobs: Vec<String>,
-    /// Only jobs that read.
+    /// Whether only jobs that read are wanted.
     pub reads_only: bool,
     /// The targets, as the user wrote them.
     pub targets: Vec<String>,

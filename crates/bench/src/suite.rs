@@ -20,15 +20,15 @@ pub use fio_job::{FioJob, Pattern};
 /// Jobs in order.
 #[derive(Clone, Debug)]
 pub struct Suite {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: String,
-    /// What it is, in a line.
+    /// The suite in a line.
     pub summary: String,
-    /// Who published figures for it, if anybody did.
+    /// The publisher of figures for it, if there is one.
     pub source: Option<String>,
     /// Jobs in groups. A cache begins each group anew: `--before` runs, `fresh` makes a volume.
     pub groups: Vec<Group>,
-    /// What scaling changed, in sentences; empty at full size.
+    /// The effects of scaling, in sentences; empty at full size.
     pub scaling: Vec<String>,
     /// The cache device's size in the source, scaled: for `fresh` if no other is given.
     pub cache_bytes: u64,
@@ -37,29 +37,29 @@ pub struct Suite {
 /// Jobs that follow one another on the same cache.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// In order.
+    /// The jobs, in order.
     pub jobs: Vec<Job>,
 }
 
 /// A job.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Its name in tables; no other job of the suite has it.
+    /// The name in tables; no other job of the suite has it.
     pub name: String,
-    /// What is asked for.
+    /// The work.
     pub work: Work,
-    /// Which figure ratios compare.
+    /// The figure that ratios compare.
     pub headline: Headline,
-    /// Nothing is asked for so long before it.
+    /// A pause before the job.
     pub idle_before: Duration,
     /// The job of the group from which its figures count, usually itself; `None`: it only prepares.
     pub counts_from: Option<usize>,
-    /// What the source has, of each system there.
+    /// The figures of the source, for each system there.
     pub published: Vec<Published>,
 }
 
 impl Suite {
-    /// Its jobs, in order.
+    /// Returns its jobs, in order.
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
         self.groups.iter().flat_map(|group| &group.jobs)
     }
@@ -116,7 +116,7 @@ impl Suite {
                 group.jobs.iter().map(|job| wanted(job) || (job.counts_from.is_none() && !job.work.writes())).collect();
             for (nth, job) in group.jobs.iter_mut().enumerate() {
                 let gone = |from: usize| stays[..from].iter().filter(|stays| !**stays).count();
-                // What it would count from may be gone: then it counts from itself.
+                // The job that this one would count from may be gone: then it counts from itself.
                 job.counts_from =
                     job.counts_from.map(|from| if stays[from] { from - gone(from) } else { nth - gone(nth) });
             }
@@ -179,18 +179,18 @@ pub trait Act: fmt::Debug + Send + Sync {
     fn estimate(&self) -> Duration;
 
     /// The commands that it runs there, for `--dry-run` and for results.
-    fn commands(&self, place: &Place) -> Vec<Vec<String>>;
+    fn commands(&self, place: &Site) -> Vec<Vec<String>>;
 
     /// Does it once. `stop` says that the user asked for an end: then [`BenchError::Interrupted`].
     ///
     /// # Errors
-    /// Whatever went wrong, with what to do.
-    fn run(&self, place: &Place, stop: &dyn Fn() -> bool) -> Result<Measured, BenchError>;
+    /// The fault, with what to do.
+    fn run(&self, place: &Site, stop: &dyn Fn() -> bool) -> Result<Measured, BenchError>;
 }
 
-/// Where a job runs.
+/// The place where a job runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Site {
     /// A block device.
     Device(PathBuf),
     /// A file.
@@ -224,7 +224,7 @@ pub struct Published {
     pub value: f64,
 }
 
-/// How much smaller than the suite: a whole number's reciprocal.
+/// The scale of a suite: a whole number's reciprocal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Scale(u64);
@@ -233,7 +233,7 @@ impl Scale {
     /// Full size.
     pub const FULL: Self = Self(1);
 
-    /// By which number sizes are divided.
+    /// The number by which sizes are divided.
     #[must_use]
     pub const fn divisor(self) -> u64 {
         self.0

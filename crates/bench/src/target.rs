@@ -11,11 +11,11 @@ use crate::error::BenchError;
 /// Something to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetSpec {
-    /// Its name in tables.
+    /// The name in tables.
     pub name: String,
-    /// What it is, as the user wrote it.
+    /// The target as the user wrote it.
     pub text: String,
-    /// What that means here.
+    /// The meaning of that text.
     pub what: What,
 }
 
@@ -26,7 +26,7 @@ pub enum What {
     Device(PathBuf),
     /// A file: there already, or to be made.
     File {
-        /// Its path.
+        /// The path.
         path: PathBuf,
         /// Whether it is there already.
         exists: bool,

@@ -77,7 +77,7 @@ pub(crate) struct Advise {
     report: ReportArgs,
 }
 
-/// What people call it, and its model.
+/// The name for people, and its model.
 const LVMCACHE: (&str, &str) = ("lvmcache", "dm-cache-smq");
 
 /// A cache to compare with, by its name.
@@ -133,7 +133,7 @@ impl Advise {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// All options that change what is found out, as on a command line.
+    /// Returns all options that change the result, as on a command line.
     fn words(&self, question: &Question) -> Vec<String> {
         let mut words = self.devices.words();
         if !question.sizes.is_empty() {
@@ -144,7 +144,7 @@ impl Advise {
         words
     }
 
-    /// What needs no device to be seen wrong.
+    /// Refuses orders that make no sense whatever the devices are.
     fn must_make_sense(&self) -> anyhow::Result<()> {
         let least = human::bytes(CACHE_BYTES_MIN);
         if (1..CACHE_BYTES_MIN).contains(&self.ram.0) {

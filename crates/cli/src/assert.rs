@@ -2,8 +2,8 @@
 //! `--assert CONDITION`: measured figures as an exit code, for scripts and for `git bisect run`.
 //!
 //! The condition's names are checked before anything runs (exit code 2). Afterwards 0 says that the
-//! condition holds, 1 that it does not, and 125 that nobody could measure it: so `git bisect` skips
-//! a version. The verdict goes to stderr, beside whatever the command prints.
+//! condition holds, 1 that it does not. 125 says that it could not be measured: so `git bisect`
+//! skips a version. The verdict goes to stderr, beside the command's own output.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use crate::terminal::{Paint, Tone};
 use crate::usage::{self, misused};
 use crate::{human, interrupt};
 
-/// No verdict: `git bisect run` skips a version that ends so.
+/// The exit code without a verdict: `git bisect run` skips such a version.
 const NOT_MEASURED: u8 = 125;
 
 /// Whether figures are to be judged.
@@ -74,7 +74,7 @@ fn not_measured(why: &str) -> ExitCode {
     ExitCode::from(NOT_MEASURED)
 }
 
-/// With stderr closed or full there is nobody left to tell, but the exit code.
+/// Prints to stderr. If that is closed or full only the exit code is left.
 fn tell(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -151,7 +151,7 @@ impl Bench {
         Ok(verdict.of(|figure| assert::figure(&results, figure)))
     }
 
-    /// All results, or those up to Ctrl-C.
+    /// Measures; returns all results, or the results up to Ctrl-C.
     fn measure(
         &self,
         bench: &mut Runner,
@@ -216,12 +216,12 @@ impl Bench {
 /// Tells people something beside the result, on stderr.
 fn note(quiet: bool, text: &str) {
     if !quiet {
-        // With stderr closed nobody listens.
+        // A closed stderr has no reader.
         let _ = std::io::stderr().lock().write_all(text.as_bytes());
     }
 }
 
-/// What a request means on this machine.
+/// Makes the runner for a request on this machine.
 fn runner(request: &Request, may_destroy: MayDestroy) -> anyhow::Result<Runner> {
     let mut suite = suite_of(request)?;
     suite.keep_wanted(&request.jobs, request.reads_only).map_err(told)?;

@@ -35,9 +35,9 @@ pub(crate) struct Drain {
 /// Why it was not waited for any longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GivenUp {
-    /// By Ctrl-C.
+    /// Ctrl-C ended the wait.
     Interrupted,
-    /// After `--timeout`.
+    /// `--timeout` ended the wait.
     TimedOut(Age),
 }
 
@@ -108,8 +108,8 @@ impl Drain {
 impl Outcome {
     fn new(before: &StatusReport, after: &StatusReport, time: Duration) -> Self {
         Self {
-            // The daemon counts the moments at which nothing was dirty: on a busy volume none of
-            // them lasts until somebody looks.
+            // The daemon counts the moments at which nothing was dirty. On a busy volume none of
+            // them lasts until the next look.
             drained: after.counters.drains > before.counters.drains || after.blocks_dirty == 0,
             timed_out: false,
             blocks_written: after.counters.destaged_blocks.saturating_sub(before.counters.destaged_blocks),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `serve --emulate-cache NAME`, `--emulate-origin NAME`: the daemon's devices slowed down to the
-//! pace of the devices that `flashfront sim` knows, so that a real daemon under real clients can be
-//! measured on a disk that isn't there.
+//! `serve --emulate-cache NAME`, `--emulate-origin NAME`: slows the daemon's devices down to a
+//! model's pace.
 //!
-//! Bytes are never touched, only the news of them is late. What the real device takes longer for
-//! takes longer. A file smaller than the device is its beginning: seeks are as short, and tracks as
-//! long, as on a small part of the large disk. Superblocks are read before and written past it,
-//! like with `--inject`.
+//! The models are those of `flashfront sim`. So a real daemon under real clients can be measured on
+//! a disk that isn't there. Bytes are never touched, only their completion is late. I/O that takes
+//! longer on the real device takes longer. A file smaller than the device is its beginning: seeks
+//! are as short, and tracks as long, as on a small part of the large disk. Superblocks are read
+//! before and written past it, like with `--inject`.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use flashfront_device::Device;

@@ -53,7 +53,7 @@ pub(crate) fn count(count: u64) -> String {
     text
 }
 
-/// A number with what is counted, as in "1 place", "2 places".
+/// Writes a number with its noun, as in "1 place", "2 places".
 pub(crate) fn counted(number: u64, what: &str) -> String {
     format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
 }
@@ -63,7 +63,7 @@ pub(crate) fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }
 
-/// A share as a bar of so many characters.
+/// Draws a share as a bar of `width` characters.
 pub(crate) fn bar(share: f64, width: usize) -> String {
     let full = (share.clamp(0.0, 1.0) * width as f64).round() as usize;
     format!("[{}{}]", "#".repeat(full), ".".repeat(width - full))
@@ -91,7 +91,7 @@ pub(crate) fn span(seconds: u64) -> String {
     }
 }
 
-/// An error with its causes, but for those that the error before already tells.
+/// Tells an error with its causes, but for causes that the error before already tells.
 pub(crate) fn error(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |told, cause| match cause.to_string() {
         cause if told.contains(&cause) => told,
@@ -115,7 +115,7 @@ pub(crate) fn quoted(path: &Path) -> String {
     if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// What could not be written to: a daemon's socket can be a broken pipe as well.
+/// Stdout could not be written to. A daemon's socket can be a broken pipe as well.
 #[derive(Debug)]
 struct Stdout;
 
@@ -131,7 +131,8 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.is::<Stdout>() && error.downcast_ref::<io::Error>().is_some_and(broken)
 }
 
-/// Writes JSON whose fractions have six significant digits: nothing here is measured more exactly.
+/// Writes JSON whose fractions have six significant digits: no figure here is measured more
+/// exactly.
 struct SixDigits;
 
 impl serde_json::ser::Formatter for SixDigits {

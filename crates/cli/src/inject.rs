@@ -13,7 +13,7 @@ use flashfront_serve::daemon::{Hooks, Wrap};
 
 use crate::usage::misused;
 
-/// Which of the daemon's devices.
+/// The daemon's devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     Cache,

@@ -78,8 +78,8 @@ fn listen(wanted: &[i32], mut heard: impl FnMut(i32) + Send + 'static) -> anyhow
     wanted.thread_block().context("can't leave signals to another thread")
 }
 
-/// A flag that the first signal sets. Who asks twice does not wait for what may never come, as
-/// through a pipe.
+/// Returns a flag that the first signal sets. The second signal ends the program: a read, as from a
+/// pipe, may never end.
 pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let heard = Arc::clone(&stop);
@@ -107,13 +107,13 @@ impl Interrupt {
     pub(crate) fn new() -> anyhow::Result<Self> {
         let (heard, receiver) = mpsc::channel();
         on_signal(move || {
-            // Nobody waits any more: the command is about to end.
+            // The waiting thread may be gone: the command is about to end.
             let _ = heard.send(());
         })?;
         Ok(Self(receiver))
     }
 
-    /// Waits for a signal, at most so long; true if there was one.
+    /// Waits for a signal, for this time at most; true if there was one.
     pub(crate) fn wait(&self, at_most: Duration) -> bool {
         !matches!(self.0.recv_timeout(at_most), Err(RecvTimeoutError::Timeout))
     }

@@ -3,7 +3,7 @@
 //!
 //! Warnings and errors that repeat are left out and counted (`repeats`): a cache device that has
 //! rotted has as many corrupt blocks as it has blocks. With `-v` nothing is left out. Two lines are
-//! of one kind if the same place in the program writes them, about the same thing: what stands
+//! of one kind if the same place in the program writes them, about the same thing. That is the text
 //! before the first `: `, as a path or `volume NAME`.
 
 use std::fmt::{Debug, Write};
@@ -29,7 +29,8 @@ use stamps::{Stamps, stderr_is_the_journal};
 /// Lines that say how many were left out, which are never left out.
 const LEFT_OUT: &str = "left_out";
 
-/// What is told at a number of `-v`: -1 = errors, 0 = warnings, 1 = news, 2 and more = details.
+/// Returns the level for a number of `-v`: -1 = errors, 0 = warnings, 1 = news, 2 and more =
+/// details.
 pub(crate) fn level_of(level: i8) -> LogLevel {
     match level {
         ..0 => LogLevel::Error,
@@ -65,7 +66,7 @@ pub(crate) fn start(level: i8, stamped: bool) -> Log {
 pub(crate) struct Log(Arc<Shared>);
 
 impl Log {
-    /// To change what is told.
+    /// Returns the dial that changes the level.
     pub(crate) fn dial(&self) -> Dial {
         Dial(Arc::clone(&self.0))
     }
@@ -76,11 +77,27 @@ impl Log {
 pub(crate) struct Dial(Arc<Shared>);
 
 impl Dial {
-    /// Tells so much from now on.
+    /// Tells messages up to this level from now on.
     pub(crate) fn set(&self, level: LogLevel) {
         self.0.max.store(level as u8, Ordering::Relaxed);
         // Each place in the program remembers whether it is heard.
         tracing::callsite::rebuild_interest_cache();
+    }
+
+    /// Changes the level of a running daemon, and says so by the level that tells more.
+    pub(crate) fn change(&self, level: LogLevel) {
+        let told = || tracing::info!("reload: log_level is {}", level.name());
+        match (level as u8).cmp(&self.0.max.load(Ordering::Relaxed)) {
+            std::cmp::Ordering::Equal => {}
+            std::cmp::Ordering::Less => {
+                told();
+                self.set(level);
+            }
+            std::cmp::Ordering::Greater => {
+                self.set(level);
+                told();
+            }
+        }
     }
 }
 

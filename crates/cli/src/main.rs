@@ -64,8 +64,9 @@ struct Cli {
     verb: Verb,
 }
 
-/// In the help of a verb; otherwise these two, being the first and second here, come behind its
-/// first and second.
+/// The display order of these two options in the help of a verb: behind the verb's own.
+///
+/// They are the first and second here, and would else come behind its first and second.
 const BEHIND_A_VERBS_OWN: usize = 900;
 
 const EXAMPLES: &str = "\
@@ -107,8 +108,8 @@ enum Verb {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    // A daemon's log is its news; of other verbs only what is wrong is worth a line, and the
-    // daemons of the demo and of `bench` are nobody's.
+    // A daemon's log is its news. Other verbs tell only what is wrong. The daemons of the demo and
+    // of `bench` have no operator.
     let usual = match cli.verb {
         Verb::Serve(_) => 1,
         Verb::Try(_) | Verb::Bench(_) => -1,
@@ -141,7 +142,7 @@ fn main() -> ExitCode {
     done.unwrap_or_else(|error| {
         // A reader that has gone (`flashfront dump | head`) needs no message.
         if !human::is_broken_pipe(&error) {
-            // With stderr closed or full there is nobody left to tell, but the exit code.
+            // If stderr is closed or full only the exit code is left.
             let name = Paint::stderr().paint(Tone::Bad, "flashfront:");
             let _ = writeln!(std::io::stderr(), "{name} {}", human::error(&error));
         }
@@ -179,7 +180,7 @@ mod tests {
         }
     }
 
-    /// All commands: the program, its verbs, and theirs.
+    /// Returns all commands: the program, its verbs, and theirs.
     fn commands(of: &mut clap::Command) -> Vec<clap::Command> {
         let verbs: Vec<clap::Command> = of.get_subcommands_mut().flat_map(commands).collect();
         [of.clone()].into_iter().chain(verbs).collect()

@@ -66,7 +66,7 @@ impl Man {
     }
 }
 
-/// All pages: the command's, the verbs' with their verbs, and the configuration file's.
+/// Makes all pages: the command's, the verbs' with their verbs, and the configuration file's.
 fn pages() -> anyhow::Result<Vec<Page>> {
     let mut pages = page::of_verbs(Cli::command())?;
     pages.push(configuration::page(flashfront_serve::config::REFERENCE));

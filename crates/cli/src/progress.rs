@@ -21,12 +21,12 @@ pub(crate) fn bar(template: &str, whole: u64) -> ProgressBar {
     ProgressBar::new(whole).with_style(style.progress_chars("#>."))
 }
 
-/// What is done, bytes of all bytes, how fast, and the time left.
+/// Makes a bar of the bytes done, all bytes, the speed, and the time left.
 pub(crate) fn of_bytes(doing: &'static str) -> ProgressBar {
     bar(BYTES, 0).with_prefix(doing)
 }
 
-/// What is done, the share, and the time left.
+/// Makes a bar of the share done, and the time left.
 pub(crate) fn of_share(doing: &'static str, whole: u64) -> ProgressBar {
     bar(SHARE, whole).with_prefix(doing)
 }

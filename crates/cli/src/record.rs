@@ -83,14 +83,14 @@ impl Record {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// What is recorded, in a word.
+    /// Names what is recorded, in a word.
     fn what(&self) -> String {
         let device = self.device.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
         device.or_else(|| self.volume.clone().flatten()).unwrap_or_else(|| "volume".to_owned())
     }
 }
 
-/// The file's name, if nobody says another: `sdb-2026-11-28T09-30-00Z.blktrace.gz`.
+/// Returns the usual name of the file: `sdb-2026-11-28T09-30-00Z.blktrace.gz`.
 pub(crate) fn name_of(what: &str, now: SystemTime) -> PathBuf {
     let time = humantime::format_rfc3339_seconds(now).to_string().replace(':', "-");
     PathBuf::from(format!("{}-{time}.blktrace.gz", what.replace('/', "-")))

@@ -103,13 +103,13 @@ fn item(option: &Arg) -> String {
     item
 }
 
-/// With a full stop. What stands in angle brackets would be HTML.
+/// Writes a sentence with a full stop. Text in angle brackets would be HTML.
 fn sentence(text: &str) -> String {
     let text = text.trim().replace('<', "\\<");
     if text.ends_with(['.', ']', ':', '"']) { text } else { text + "." }
 }
 
-/// Every key with what the reference says of it.
+/// Writes every key with its text in the reference.
 fn configuration(reference: &str) -> String {
     let mut page = String::from(
         "# Configuration file\n\n\
@@ -140,7 +140,7 @@ fn is_key(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
-/// What was gathered becomes a section, if it has code, or a paragraph.
+/// Adds the gathered text as a section, if it has code, or as a paragraph.
 fn add_key(page: &mut String, table: &mut String, words: &mut Vec<&str>, code: &mut Vec<&str>) {
     let mut keys: Vec<String> = Vec::new();
     for line in code.iter().map(|line| line.trim_start_matches("# ")) {

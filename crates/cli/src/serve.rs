@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `flashfront serve`: the daemon, in the foreground.
 //!
-//! Flags alone, a TOML file alone, or a file whose values flags override. It does not fork: the
-//! service manager (or the shell) keeps it. `ready URI` on stdout is the sign that clients may
-//! connect, as is READY=1 for systemd ([`service`]). SIGTERM and SIGINT stop it ([`stopping`]).
+//! Its options come from flags, from a TOML file, or from a file whose values flags override. It
+//! does not fork: the service manager (or the shell) keeps it. `ready URI` on stdout is the sign
+//! that clients may connect, as is READY=1 for systemd ([`service`]). SIGTERM and SIGINT stop it
+//! ([`stopping`]).
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -245,7 +246,7 @@ impl Serve {
                 anyhow::bail!("{}", refused(blocks_dirty, &left))
             }
             Ended::Clean { blocks_dirty, left } => tracing::info!("{}", stopped(blocks_dirty, &left)),
-            // Asked for before anybody was served.
+            // The stop was asked for before any client was served.
             Ended::AtOnce if !stop.is_at_once() => tracing::warn!("stopped before anything was served"),
             Ended::AtOnce if config.without_cache => anyhow::bail!("stopped at once"),
             Ended::AtOnce => anyhow::bail!("stopped at once; the next start replays the log"),
@@ -352,7 +353,7 @@ fn changed(flags: &Serve, level: Option<LogLevel>, dial: &Dial) -> anyhow::Resul
     }
     let config = flags.clone().into_config()?;
     let (level, dial) = (level.unwrap_or(config.log_level), dial.clone());
-    Ok(Reload { config: Some(config), taken: Box::new(move || dial.set(level)) })
+    Ok(Reload { config: Some(config), taken: Box::new(move || dial.change(level)) })
 }
 
 /// The last words after a clean stop.
@@ -379,7 +380,7 @@ fn stopped(blocks_dirty: u64, left: &Left) -> String {
     }
 }
 
-/// The last words after a stop whose origin takes no dirty data.
+/// Tells the last words after a stop whose origin takes no dirty data.
 fn refused(blocks_dirty: u64, left: &Left) -> String {
     let why: Vec<String> = left.refused.iter().map(|(volume, error)| format!("volume {volume}: {error}")).collect();
     format!(

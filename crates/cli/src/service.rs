@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a service manager is told: sd_notify(3), for units of `Type=notify`.
+//! Tells a service manager the daemon's state: sd_notify(3), for units of `Type=notify`.
 //!
-//! Where there is none (no NOTIFY_SOCKET) nothing happens. One that can't be told does not stop the
-//! daemon: it would take the unit for one that never became ready, and the log says why.
+//! Without a manager (no NOTIFY_SOCKET) nothing happens. A manager that can't be told does not stop
+//! the daemon. It would take the unit for one that never became ready, and the log says why.
 
 use sd_notify::NotifyState;
 

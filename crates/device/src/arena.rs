@@ -36,32 +36,29 @@ use flashfront_engine::{Buf, Memory, Span, Time};
 mod apart;
 mod caches;
 mod chunk;
+mod classes;
 mod hands;
 mod lending;
 mod memory;
 mod quarantine;
 mod shares;
+mod used;
 
 use apart::Apart;
 use caches::Unfenced;
 pub use caches::prefetch;
 pub(crate) use chunk::Pin;
 pub use chunk::{CHUNK_BYTES, Chunk};
+use classes::{CHUNK_NUMBERS, CLASSES, UNIT_BITS, UNIT_SHIFT, UNITS, class_bytes, number_of, stood_in};
 pub use lending::Loan;
 use lending::{Borrowed, LOANS_MAX, NUMBERS};
 pub(crate) use quarantine::Grip;
 use quarantine::Quarantine;
 pub use shares::Share;
+use used::{POOLS, Pool, Use};
 
-const UNIT_SHIFT: u32 = 12;
-const UNIT_BITS: u32 = 10;
-const UNITS: usize = 1 << UNIT_BITS;
 /// The number of memory that no ring registers.
 const NO_NUMBER: u32 = u32::MAX;
-/// Numbers of chunks, as a `Buf` leaves 22 bits for them: 16 TiB.
-const CHUNK_NUMBERS: usize = 1 << (32 - UNIT_BITS);
-/// Size classes: 4 KiB << 0 to 4 KiB << 10.
-const CLASSES: usize = UNIT_BITS as usize + 1;
 /// Chunks of this class of buffers and larger ones are in huge pages: 1 MiB, which commits have.
 ///
 /// Such buffers are filled as a whole. So a huge page costs no RAM but the rest of a page, 2 MiB
@@ -75,41 +72,6 @@ const HUGE_CLASS: usize = 8;
 /// nothing at all.
 const LOOK_NS: u64 = 1_000_000_000;
 const IDLE_LOOKS: u8 = 10;
-
-/// Whom a chunk's buffers are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pool {
-    Engine = 0,
-    /// Front-ends': see [`Share`].
-    Passing = 1,
-    Waiting = 2,
-    Payload = 3,
-    /// The chunk has no owner: its pages are given back, and it is in no list of free buffers.
-    Nobody = 4,
-}
-
-/// Pools that have lists of free buffers.
-const POOLS: usize = 4;
-
-/// The use of one chunk.
-#[derive(Debug)]
-struct Use {
-    base: NonNull<u8>,
-    pool: Pool,
-    class: u8,
-    /// Looks in a row that found it idle.
-    idle: u8,
-    /// Buffers in use.
-    live: u32,
-    /// The units that start a buffer in use.
-    #[cfg(debug_assertions)]
-    starts: [u64; UNITS / 64],
-}
-
-// SAFETY: `base` is the address of a [`Chunk`], which is `Send`.
-unsafe impl Send for Use {}
-// SAFETY: as above.
-unsafe impl Sync for Use {}
 
 /// Buffers for I/O, up to a bound.
 #[derive(Debug)]
@@ -447,55 +409,6 @@ impl Arena {
         self.free[pool as usize][class].extend((0..UNITS as u32).step_by(1 << class).rev().map(|unit| first | unit));
         true
     }
-}
-
-impl Use {
-    fn new(base: NonNull<u8>, pool: Pool, class: usize) -> Self {
-        Self {
-            base,
-            pool,
-            class: class as u8,
-            idle: 0,
-            live: 0,
-            #[cfg(debug_assertions)]
-            starts: [0; UNITS / 64],
-        }
-    }
-
-    #[cfg(debug_assertions)]
-    fn is_live(&self, buf: Buf) -> bool {
-        let unit = buf.0 as usize % UNITS;
-        self.starts[unit / 64] >> (unit % 64) & 1 == 1
-    }
-
-    #[cfg(debug_assertions)]
-    fn flip(&mut self, buf: Buf) {
-        let unit = buf.0 as usize % UNITS;
-        self.starts[unit / 64] ^= 1 << (unit % 64);
-    }
-}
-
-/// The address of a range of a buffer that has a stand-in.
-fn stood_in(stand_in: &Chunk, span: Span) -> NonNull<u8> {
-    let end = u64::from(span.offset()) + u64::from(span.len);
-    assert!(end <= u64::from(class_bytes(usize::from(stand_in.class()))), "bug: {span:?} is outside its buffer");
-    // SAFETY: the buffer begins where the stand-in does, which is as long as the longest.
-    unsafe { stand_in.ptr().add(span.offset() as usize) }
-}
-
-/// The number of the chunk that a buffer is in.
-fn number_of(buf: Buf) -> usize {
-    (buf.0 >> UNIT_BITS) as usize
-}
-
-/// The smallest class with buffers that hold `bytes`.
-fn class_of(bytes: u32) -> usize {
-    assert!(bytes > 0 && bytes <= CHUNK_BYTES, "bug: a buffer of {bytes} bytes");
-    (bytes.next_power_of_two().trailing_zeros().max(UNIT_SHIFT) - UNIT_SHIFT) as usize
-}
-
-fn class_bytes(class: usize) -> u32 {
-    1 << (UNIT_SHIFT + class as u32)
 }
 
 #[cfg(test)]

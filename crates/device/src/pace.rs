@@ -31,12 +31,12 @@ pub struct Phase {
     pub depth: usize,
     /// The part of the time that it takes on a real device, out of [`PARTS`].
     pub parts: u32,
-    place: Place,
+    place: Region,
 }
 
 /// The region of a phase's reads.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum Region {
     /// The whole device, at random.
     Anywhere,
     /// A thousandth of the device, in its middle, at random.
@@ -53,20 +53,20 @@ pub const PARTS: u32 = 20;
 
 /// All phases.
 pub const PHASES: [Phase; COUNT] = [
-    phase("random", "4 KiB anywhere", 1, 4, Place::Anywhere),
-    phase("near", "4 KiB nearby", 1, 3, Place::Near),
-    phase("ends", "4 KiB from end to end", 1, 3, Place::Ends),
-    phase("deep", "4 KiB anywhere, 32 at once", 32, 4, Place::Anywhere),
-    in_a_row("begin", "1 MiB in a row, at the beginning", Place::From(0)),
-    in_a_row("middle", "1 MiB in a row, in the middle", Place::From(500)),
-    in_a_row("end", "1 MiB in a row, at the end", Place::From(950)),
+    phase("random", "4 KiB anywhere", 1, 4, Region::Anywhere),
+    phase("near", "4 KiB nearby", 1, 3, Region::Near),
+    phase("ends", "4 KiB from end to end", 1, 3, Region::Ends),
+    phase("deep", "4 KiB anywhere, 32 at once", 32, 4, Region::Anywhere),
+    in_a_row("begin", "1 MiB in a row, at the beginning", Region::From(0)),
+    in_a_row("middle", "1 MiB in a row, in the middle", Region::From(500)),
+    in_a_row("end", "1 MiB in a row, at the end", Region::From(950)),
 ];
 
-const fn phase(name: &'static str, about: &'static str, depth: usize, parts: u32, place: Place) -> Phase {
+const fn phase(name: &'static str, about: &'static str, depth: usize, parts: u32, place: Region) -> Phase {
     Phase { name, about, len: 4 << 10, depth, parts, place }
 }
 
-const fn in_a_row(name: &'static str, about: &'static str, place: Place) -> Phase {
+const fn in_a_row(name: &'static str, about: &'static str, place: Region) -> Phase {
     Phase { name, about, len: 1 << 20, depth: 1, parts: 2, place }
 }
 
@@ -80,11 +80,11 @@ impl Phase {
     fn offset(&self, nth: u64, device_bytes: u64, rng: &mut Rng) -> u64 {
         let part = |share: u64| (device_bytes / share).max(PART_BYTES_MIN).min(device_bytes);
         let (from, bytes) = match self.place {
-            Place::Anywhere => (0, device_bytes),
-            Place::Near => (device_bytes / 2 - part(1000) / 2, part(1000)),
-            Place::Ends if nth.is_multiple_of(2) => (0, part(100)),
-            Place::Ends => (device_bytes - part(100), part(100)),
-            Place::From(thousandth) => {
+            Region::Anywhere => (0, device_bytes),
+            Region::Near => (device_bytes / 2 - part(1000) / 2, part(1000)),
+            Region::Ends if nth.is_multiple_of(2) => (0, part(100)),
+            Region::Ends => (device_bytes - part(100), part(100)),
+            Region::From(thousandth) => {
                 // Round in the last twentieth, which a fast device reads more than once.
                 let from = device_bytes / 1000 * thousandth;
                 let places = ((device_bytes - from) / self.len).max(1);

@@ -3,7 +3,7 @@
 
 use crate::wire::{Replies, RequestHeader, command, command_flag};
 
-/// What is asked for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ask {
     /// Read.
@@ -34,7 +34,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// A read whose answer may have any number of chunks.
+    /// A read with an answer of any number of chunks.
     pub const READ: Self = Self::Read { whole: false };
     /// Zeroes that may become a hole, and may take their time.
     pub const ZEROES: Self = Self::Zeroes { may_discard: true, fast: false };
@@ -51,7 +51,7 @@ impl Ask {
 pub struct Request {
     /// The client's name for it. No two requests have the same at the same time.
     pub cookie: u64,
-    /// What is asked for.
+    /// The operation.
     pub ask: Ask,
     /// The first byte on the export.
     pub offset: u64,

@@ -28,17 +28,17 @@ pub const INPUT_BYTES_MIN: usize = OPTION_BYTES_MAX as usize + crate::wire::OPTI
 /// range, and the context.
 const STATUS_PAYLOAD_BYTES: usize = 12;
 
-/// What a client's bytes mean.
+/// The meaning of a client's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing yet: more bytes are needed.
+    /// Nothing can be said yet: more bytes are needed.
     Need,
-    /// So many bytes are done with, and there may be an answer to send.
+    /// This many bytes are done with, and there may be an answer to send.
     Took(usize),
-    /// So many bytes are done with. Send the answer, which is not encrypted, begin TLS, and call
+    /// This many bytes are done with. Send the answer, which is not encrypted, begin TLS, and call
     /// [`Server::enter_tls`].
     StartTls(usize),
-    /// So many bytes are done with. The client has chosen the export with this number; send the
+    /// This many bytes are done with. The client has chosen the export with this number; send the
     /// answer.
     Opened {
         /// The bytes.
@@ -46,7 +46,7 @@ pub enum Step {
         /// The number in the list of exports.
         export: usize,
     },
-    /// So many bytes are done with, and are a request that is in order. The payload of a write
+    /// This many bytes are done with, and are a request that is in order. The payload of a write
     /// follows.
     Request {
         /// The bytes.
@@ -54,7 +54,7 @@ pub enum Step {
         /// The request.
         request: Request,
     },
-    /// So many bytes are done with, and are a request that is not in order. Reply with
+    /// This many bytes are done with, and are a request that is not in order. Reply with
     /// [`Reply::failed`].
     Refused {
         /// The bytes.
@@ -63,10 +63,10 @@ pub enum Step {
         cookie: u64,
         /// The first byte of its range.
         offset: u64,
-        /// What is wrong with it.
+        /// The fault of the request.
         refusal: Refusal,
     },
-    /// So many bytes of the last write's payload are next. They are the caller's: take some of
+    /// This many bytes of the last write's payload are next. They are the caller's: take some of
     /// them, and call [`Server::payload_taken`].
     Payload(u64),
     /// The conversation is over: send what is queued, answer the requests that are under way, and
@@ -74,7 +74,7 @@ pub enum Step {
     End,
 }
 
-/// Where a conversation is.
+/// The phase of a conversation.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     Handshake(Handshake),
@@ -127,7 +127,7 @@ impl Server {
         }
     }
 
-    /// The caller has taken so many bytes of payload.
+    /// Notes that the caller has taken this many bytes of payload.
     ///
     /// # Panics
     /// If that is more than [`Step::Payload`] told.
@@ -140,7 +140,7 @@ impl Server {
         self.phase = if left == 0 { Phase::Requests(terms) } else { Phase::Payload(terms, left) };
     }
 
-    /// From now on all bytes, either way, are inside TLS.
+    /// Goes on inside TLS: all bytes that follow, either way, belong to it.
     pub fn enter_tls(&mut self) {
         if let Phase::StartTls(handshake) = self.phase {
             self.phase = Phase::Handshake(handshake);

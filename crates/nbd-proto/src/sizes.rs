@@ -13,7 +13,7 @@ pub struct BlockSizes {
 }
 
 impl BlockSizes {
-    /// What a client keeps to if the server has told nothing.
+    /// The sizes that a client keeps to if the server has told none.
     pub const UNTOLD: Self = Self { minimum: 512, preferred: 4096, maximum: 32 << 20 };
 
     /// Whether the protocol allows these.

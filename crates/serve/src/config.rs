@@ -149,8 +149,22 @@ pub enum LogLevel {
     Info,
     /// The daemon's work, and clients that come and go.
     Debug,
-    /// How it does that.
+    /// The steps of that work.
     Trace,
+}
+
+impl LogLevel {
+    /// The level as a configuration names it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
 }
 
 /// An origin and the name clients know it by.

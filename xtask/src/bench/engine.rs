@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo x bench engine`: what the engine itself costs per 4 KiB request, on null devices and on a
-//! real file.
+//! `cargo x bench engine`: the engine's own cost of a 4 KiB request, on null devices and on a real
+//! file.
 //!
-//! Instructions are callgrind's, the difference between a short run and a longer one, so that the
-//! setting up is not counted; they repeat within a percent. Times are medians; on null devices of
-//! runs of a million requests, of the thread's processor time; of several threads, by the clock, in
-//! turns with one. Of the rows with `jobs` each pair of `case` and `jobs` is there once;
-//! docs/laboratory/performance.md says what the fields are.
+//! Instructions are callgrind's: the difference between a short run and a longer one, so that the
+//! setting up is not counted. They repeat within a percent. Times are medians. On null devices they
+//! are the thread's processor time in runs of a million requests. Times of several threads are by
+//! the clock, in turns with one thread. Each pair of `case` and `jobs` has one row;
+//! docs/laboratory/performance.md explains the fields.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -72,7 +72,7 @@ pub(super) fn engine(dir: &Path) -> Result<Found, Failed> {
     Ok(Found { summary, json: Some(Value::Array(rows).to_string()) })
 }
 
-/// What a case on null devices is called: one without payload is another case.
+/// Names a case on null devices: one without payload is another case.
 fn null_row(case: &str, payload: &str) -> String {
     if payload == "payload" { case.to_owned() } else { format!("{case}_{payload}") }
 }
@@ -139,8 +139,8 @@ fn threads_table(rows: &[Value]) -> String {
     text
 }
 
-/// Of one request, as callgrind counts them. It knows no AVX-512, so checksums of payload take
-/// other instructions than they do without it.
+/// Counts the instructions of one request by callgrind. It knows no AVX-512, so checksums of
+/// payload take other instructions than they do without it.
 fn instructions(program: &Path, case: &str, payload: &str, dir: &Path) -> Result<f64, Failed> {
     let mut totals = [0.0; COUNTED.len()];
     for (total, requests) in totals.iter_mut().zip(COUNTED) {

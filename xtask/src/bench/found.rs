@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a part of `cargo x bench` finds, and what all parts need for that: figures and files.
+//! The findings of a part of `cargo x bench`, and the figures and files that all parts need.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::run::{Failed, root, stdout_of};
 
-/// What one part found: the rows of its table, and a JSON text if there is more to keep.
+/// The findings of one part: the rows of its table, and a JSON text if there is more to keep.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) summary: String,

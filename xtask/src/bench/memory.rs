@@ -48,7 +48,7 @@ pub(super) fn memory(dir: &Path) -> Result<Found, Failed> {
     Ok(Found { summary, json: None })
 }
 
-/// What the daemon says of itself.
+/// The memory of the daemon, by its own `status`.
 #[derive(Clone, Copy)]
 struct Status {
     rss: f64,

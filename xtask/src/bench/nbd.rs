@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The daemon beside `nbdkit file` on a file of the same size: the same fio jobs, in turns (A B A
-//! B), so that a machine that changes its speed changes both.
+//! The daemon beside `nbdkit file` on a file of the same size: the same fio jobs, in turns.
 //!
-//! nbdkit answers from the page cache, that is from as much RAM as there is. So ours runs twice: as
-//! it is by default, and with a RAM front that holds the data; and beside `qemu-nbd --cache=none`,
-//! whose bytes come from the device each time, as ours do by default. (nbdkit has a `cache=none`,
-//! too, but reads from the page cache all the same: it is there to show that.) And beside a server
-//! with nothing behind its socket: with many requests of 4 KiB in flight, what remains between that
-//! one and ours is ours to save.
+//! The turns (A B A B) make a machine that changes its speed change both. nbdkit answers from the
+//! page cache, that is from as much RAM as there is. So ours runs twice: as it is by default, and
+//! with a RAM front that holds the data. It also runs beside `qemu-nbd --cache=none`, whose bytes
+//! come from the device each time, as ours do by default. (nbdkit has a `cache=none`, too, but
+//! reads from the page cache all the same.)
+//!
+//! The last one is a server with nothing behind its socket. With many requests of 4 KiB in flight,
+//! the rest between that server and ours is ours to save.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -24,8 +25,9 @@ const RAM_FRONT: &str = "768 MiB";
 const FILE_BYTES: u64 = 1 << 30;
 const CACHE_BYTES: u64 = 2 << 30;
 
-/// What fio is asked for: name, options, and where its IOPS are in the terse output (version 3). In
-/// this order: random writes scatter the blocks in the log.
+/// The jobs of fio: name, options, and the field of their IOPS in the terse output (version 3).
+///
+/// Their order matters: random writes scatter the blocks in the log.
 const JOBS: [(&str, &[&str], usize); 8] = [
     ("1 MiB sequential read of data written in order, 8 in flight", &["--rw=read", "--bs=1m", "--iodepth=8"], 7),
     ("4 KiB random read hits, 32 in flight", &["--rw=randread", "--bs=4k", "--iodepth=32"], 7),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `flashfront advise` predicts beside what a real daemon does, for four loads of real
+//! Compares the prediction of `flashfront advise` with a real daemon, for four loads of real
 //! clients.
 //!
 //! The daemon's devices have the pace of the models that `advise` plays to (`--emulate-*`). It
 //! serves a load while `flashfront record` records the volume's requests, and `measured` samples
 //! its metrics. Then `advise` is asked, with the same models and the same cache. Both are of the
-//! second half of the requests. What is predicted well: hits within two points, and the mean within
-//! a fifth.
+//! second half of the requests. A good prediction has the hits within two points, and the mean
+//! within a fifth.
 //!
 //! The part takes root, and four minutes. `--dir` is to be a folder in RAM (/dev/shm): a disk that
 //! is slower than the models spoils the pace.
@@ -130,7 +130,7 @@ fn measure(load: &Load, dir: &Path) -> Result<(Measured, std::path::PathBuf), Fa
     Ok((samples.second_half()?, recording))
 }
 
-/// What `advise` says of the recording: its figures of that cache in writeback mode.
+/// Returns the figures of `advise` for the recording and that cache in writeback mode.
 fn ask(recording: &Path) -> Result<Value, Failed> {
     let mut advise = Command::new(flashfront()?);
     advise.arg("advise").arg(recording).args(["--origin", ORIGIN, "--cache", CACHE, "--json"]);

@@ -14,7 +14,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Its process.
+    /// The id of the process.
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -71,8 +71,8 @@ pub(super) fn nbdkit(file: &Path, more: &[&str]) -> Result<Server, Failed> {
     Ok(server)
 }
 
-/// Nothing behind the socket: as fast as a server of our shape can be with many small requests in
-/// flight.
+/// Starts a server with nothing behind its socket: as fast as a server of our shape can be with
+/// many small requests in flight.
 pub(super) fn echo(dir: &Path) -> Result<Server, Failed> {
     run(&mut cargo(["build", "--release", "-p", "flashfront-serve", "--example", "echo"]))?;
     let socket = dir.join("echo.sock");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an option of the daemon brings: the same daemon with and without it, the same fio jobs, in
-//! turns. Threads for clients, and huge pages.
+//! Measures options of the daemon: threads for clients, and huge pages.
 //!
-//! With few processors clients and daemon share them, and little can be gained. So it is measured,
-//! too, how much processor time a request costs the engine's thread: its inverse is what that
-//! thread could do with processors enough.
+//! The same daemon runs with and without the option, with the same fio jobs, in turns. With few
+//! processors clients and daemon share them, and little can be gained. So the processor time that a
+//! request costs the engine's thread is measured, too. Its inverse is the speed of that thread with
+//! processors enough.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What front-ends cost: the same load in process, over vhost-user-blk and over NBD, in turns.
+//! Measures front-ends: the same load in process, over vhost-user-blk and over NBD, in turns.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::found::{Found, median, parse};
 use crate::run::{Failed, cargo, run, stdout_of, target};
 
 const ROUNDS: usize = 5;
-/// None; and room for all that is read.
+/// No RAM front; and one with room for all that is read.
 const RAM_FRONTS_MIB: [u64; 2] = [0, 512];
 
 pub(super) fn vhost_user_blk(dir: &Path) -> Result<Found, Failed> {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a step's output says: which tests failed, and which were skipped.
-//! The output is read line by line, and not kept.
+//! Reads a step's output for tests that failed, and for tests that were skipped. The output is read
+//! line by line, and not kept.
 
 use std::collections::BTreeSet;
 
-/// What has been read so far.
+/// The findings so far.
 #[derive(Default)]
 pub(super) struct Said {
-    /// What could not be tested on this machine, and why.
+    /// Tests that could not run on this machine, and why.
     pub(super) skipped: Vec<String>,
     /// Tests that failed, and programs of tests that died.
     failed: BTreeSet<String>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The list of CI's steps, and which of them run side by side.
 
-/// Where a step runs.
+/// The track in which a step runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Track {
     /// The step runs alone: it keeps every processor busy, or ends within seconds.
@@ -39,12 +39,11 @@ const CLIPPY: Step = Step {
     cargo: &["clippy", "--quiet", "--workspace", "--all-targets", "--test", "e2e", "--", "-D", "warnings"],
 };
 
-/// All steps. The cheap ones come first.
+/// All steps, the cheap ones first.
 ///
 /// The release binary is built in the second track, while the first runs tests that wait for
-/// devices.
-/// The end-to-end tests follow it there: they wait for daemons and clients, beside the sweep and
-/// torture, which need processors alone.
+/// devices. The end-to-end tests follow it there: they wait for daemons and clients, beside the
+/// sweep and torture, which need processors alone.
 pub(super) const STEPS: [Step; 14] = [
     FORMAT,
     TIDY,
@@ -67,7 +66,7 @@ pub(super) const STEPS: [Step; 14] = [
     Step { name: "book", track: Track::Second, cargo: &["x", "book"] },
 ];
 
-/// What a contributor runs between two edits.
+/// The steps that a contributor runs between two edits.
 pub(super) const QUICK: [Step; 4] = [
     FORMAT,
     TIDY,

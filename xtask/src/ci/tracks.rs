@@ -70,6 +70,6 @@ fn run_one(step: &Step, mut print: impl FnMut(&[u8])) -> Result<Ended, Failed> {
 /// Prints bytes as they are; stdout's lock keeps them in one piece.
 fn print_raw(bytes: &[u8]) {
     let mut stdout = std::io::stdout().lock();
-    // Nobody is left to be told when stdout is gone; the exit code still tells.
+    // If stdout is gone the exit code still tells.
     let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
 }

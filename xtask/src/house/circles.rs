@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Circles in a graph: the nodes that reach each other.
 
-/// All circles of two nodes or more, the largest first. `arrows` has the targets of each node.
+/// Finds all circles of two nodes or more, the largest first. `arrows` has the targets of each
+/// node.
 ///
 /// Each node is looked at from each other one. A crate has some hundred files, so that takes
 /// milliseconds.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one Rust source says about its surroundings: the paths that it names, and its `impl`s.
+//! Reads the surroundings of one Rust source: the paths that it names, and its `impl`s.
 //!
 //! The crate syn parses the text. Test code says nothing here. Nothing is resolved here: `tree`
 //! knows which file a path leads to.
@@ -26,7 +26,7 @@ pub(super) struct Import {
     pub(super) name: Option<String>,
 }
 
-/// What a source says.
+/// The contents of a source.
 #[derive(Debug, Default)]
 pub(super) struct Source {
     /// Modules with their bodies in this file.
@@ -93,7 +93,7 @@ impl Reader {
         self.source.imports.push(Import { path, name });
     }
 
-    /// Finds paths in what a macro is given: names with `::` between them.
+    /// Finds paths in the tokens of a macro: names with `::` between them.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;

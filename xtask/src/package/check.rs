@@ -93,7 +93,7 @@ fn completions(folder: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// In bash a beginning of a verb becomes the verb.
+/// Checks that in bash the beginning of a verb becomes the verb.
 fn completes(script: &Path) -> Result<(), Failed> {
     let asks = r#"source "$0"; COMP_WORDS=(flashfront adv); COMP_CWORD=1; _flashfront flashfront adv flashfront; echo "${COMPREPLY[*]}""#;
     let found = stdout_of(Command::new("bash").args(["-c", asks]).arg(script))?;

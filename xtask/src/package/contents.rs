@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is in the package beside the program: units, manual, completions, licences, changelog.
+//! Adds the contents of the package beside the program: units, manual, completions, licences,
+//! changelog.
 
 use std::fs;
 use std::path::Path;
@@ -22,13 +23,13 @@ const FILES: [(&str, &str); 5] = [
     ("lintian-overrides", "usr/share/lintian/overrides/flashfront"),
 ];
 
-/// Files of contrib/ for those who monitor, and where they belong.
+/// Files of contrib/ for monitoring, and their places.
 const MONITORING: [(&str, &str); 2] = [
     ("grafana/flashfront.json", "usr/share/doc/flashfront/examples/grafana.json"),
     ("prometheus/flashfront.rules.yml", "usr/share/doc/flashfront/examples/prometheus.rules.yml"),
 ];
 
-/// Where each shell looks for completions.
+/// The folder in which each shell looks for completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/flashfront"),
     ("zsh", "usr/share/zsh/vendor-completions/_flashfront"),
@@ -62,7 +63,7 @@ fn manual(tree: &Tree, built: &Path) -> Result<(), Failed> {
     run(Command::new(built).args(["man", "--into"]).arg(tree.root().join(folder)))?;
     for page in tree.files()?.iter().filter(|file| file.starts_with(folder)) {
         let text = fs::read(tree.root().join(page)).map_err(super::tree::failed(Path::new(page)))?;
-        // Again, for its mode and those of its folders.
+        // The page is written once more, for its mode and those of its folders.
         tree.write(page, 0o644, text)?;
         tree.compress(page)?;
     }

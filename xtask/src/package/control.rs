@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What dpkg is told of the packages: name, version, what they depend on, and its scripts.
+//! Writes the control files of the packages for dpkg: name, version, dependencies, and scripts.
 
 use std::fs;
 use std::path::Path;
@@ -9,12 +9,12 @@ use super::tree::{Tree, failed};
 use super::{NAME, ours};
 use crate::run::{Failed, stdout_of};
 
-/// Who made the package. dpkg wants an address; this one leads nowhere, as there is none.
+/// The maker of the package. dpkg wants an address; this one leads nowhere, as there is none.
 pub(super) const MAINTAINER: &str = "Flashfront contributors <flashfront@flashfront.invalid>";
 
 const SUMMARY: &str = "SSD block cache in user space, for disks and network volumes";
 
-/// What both packages have in common.
+/// The fields that both packages have in common.
 pub(super) struct About {
     pub(super) version: String,
     pub(super) architecture: String,
@@ -51,7 +51,7 @@ pub(super) fn of_program(tree: &Tree, scratch: &Path, about: &About) -> Result<(
 
 /// The package of the debug information, as Debian's own are.
 pub(super) fn of_debug(tree: &Tree, about: &About) -> Result<(), Failed> {
-    // Its papers are those of the program's package, as Debian has it.
+    // The folder of its papers is that of the program's package, as Debian has it.
     tree.folder("usr/share/doc")?;
     let link = tree.root().join("usr/share/doc/flashfront-dbgsym");
     std::os::unix::fs::symlink(NAME, &link).map_err(failed(&link))?;

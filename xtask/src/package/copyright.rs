@@ -108,7 +108,8 @@ fn known(name: String, version: String, package: &Value) -> Result<Crate, Failed
     Ok(Crate { licence: text("license"), repository: text("repository"), name, version, authors, files })
 }
 
-/// Who has the copyright: as the crate's files say, or its authors, or who keeps its repository.
+/// Returns the holders of the copyright: by the crate's files, or its authors, or the owner of its
+/// repository.
 fn holders(it: &Crate) -> Result<Vec<String>, Failed> {
     let mut holders = Vec::new();
     for file in &it.files {
@@ -159,7 +160,7 @@ fn texts(crates: &[Crate]) -> Result<BTreeMap<String, String>, Failed> {
             };
             if let Some(file) = it.files.iter().find(is_its).filter(|_| !texts.contains_key(id)) {
                 let text = fs::read(file).map_err(failed(file))?;
-                // Whose text it is, the paragraphs of the crates say.
+                // The paragraphs of the crates say whose text this is.
                 let text = String::from_utf8_lossy(&text);
                 let text =
                     text.lines().filter(|line| !line.trim_start().to_ascii_lowercase().starts_with("copyright (c)"));

@@ -16,7 +16,7 @@ use crate::run::{Failed, run, target};
 /// The releases that the package is for.
 pub(super) const SUITES: [&str; 2] = ["bookworm", "trixie"];
 
-/// What the root has beside the essential packages: what runs units, and clients.
+/// The packages of the root beside the essential ones: they run units, and are clients.
 const INCLUDE: &str = "systemd,systemd-sysv,udev,init-system-helpers,e2fsprogs,mount,qemu-utils,man-db,kmod,procps";
 
 /// Runs in the root; ends with a line `passed` or `FAILED`.

@@ -69,7 +69,8 @@ impl Tree {
         run(Command::new("gzip").args(["--best", "--no-name", "--force"]).arg(self.root.join(path)))
     }
 
-    /// All files, as paths without a slash at their beginning; those for dpkg itself are left out.
+    /// Lists all files, as paths without a slash at their beginning; files for dpkg itself are left
+    /// out.
     pub(super) fn files(&self) -> Result<Vec<String>, Failed> {
         let list = stdout_of(Command::new("find").args([".", "-type", "f"]).current_dir(&self.root))?;
         let mut files: Vec<String> = list.lines().map(|line| line.trim_start_matches("./").to_owned()).collect();
@@ -102,7 +103,7 @@ pub(super) fn set_mode(path: &Path, mode: u32) -> Result<(), Failed> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed(path))
 }
 
-/// For `map_err`.
+/// Makes the error of a file, for `map_err`.
 pub(super) fn failed(path: &Path) -> impl Fn(io::Error) -> Failed {
     let path = path.to_owned();
     move |error| Failed::File { path: path.clone(), error }

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sentences of a Markdown text.
 //!
-//! Prose is what stands in paragraphs, quotations and list items. Headings, tables, code blocks,
-//! HTML and mdBook's directives are left out. A sentence ends at a full stop, a question mark or an
-//! exclamation mark before a space, and at the end of its paragraph or list item; a colon or a
+//! Prose is the text of paragraphs, quotations and list items. Headings, tables, code blocks, HTML
+//! and mdBook's directives are left out. A sentence ends at a full stop, a question mark or an
+//! exclamation mark before a space, and at the end of its paragraph or list item. A colon or a
 //! semicolon ends none. A code span and the text of a link count as a reader sees them: the span is
 //! one word, the link's address none.
 
 /// A sentence, and where its paragraph or list item begins.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Sentence {
-    /// From 1.
+    /// The line, from 1.
     pub(crate) line: usize,
     pub(crate) words: usize,
     pub(crate) text: String,
 }
 
-/// What ends with a full stop and is not the end of a sentence.
+/// Words that end with a full stop and end no sentence.
 const ABBREVIATIONS: [&str; 9] = ["e.g.", "i.e.", "vs.", "etc.", "cf.", "al.", "No.", "p.", "approx."];
 
-/// All sentences, in order.
+/// Returns all sentences, in order.
 pub(crate) fn of(text: &str) -> Vec<Sentence> {
     let mut sentences = Vec::new();
     for (line, paragraph) in paragraphs(text) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the tree still owes to a rule that is younger than its files.
+//! The debts of the tree to rules that are younger than its files.
 //!
 //! A ledger is a file with a line for each debt: the rule, a count, a path. More than that is a
 //! failure, less is a reminder to write the lower count down. So the list only shrinks.
@@ -15,7 +15,7 @@ pub(crate) struct Debt {
     pub(crate) count: usize,
     /// The count of a file that keeps the rule.
     pub(crate) allowed: usize,
-    /// What was found, for the message.
+    /// The finding, for the message.
     pub(crate) what: String,
 }
 
@@ -70,7 +70,9 @@ impl Owed<'_> {
     }
 }
 
-/// All lines of the ledger. A line that can't be read admits nothing, so its debt is a failure.
+/// Reads all lines of the ledger. A line that can't be read admits nothing, so its debt is a
+/// failure.
+///
 /// Two lines for one debt, as a merge can leave them, admit the lower count.
 fn ledger<'a>(path: &str, files: &'a [File]) -> Vec<Owed<'a>> {
     let text = files.iter().find(|file| file.path == path).map_or("", |file| file.text.as_str());

@@ -35,7 +35,7 @@ fn elsewhere(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// What users can do is told in few lines for each release. Blank lines don't count.
+/// Finds releases whose entry has too many lines. Blank lines don't count.
 fn long_releases(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut release = (0, 0);

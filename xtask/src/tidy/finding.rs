@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a rule found: a place and a text.
+//! A finding of a rule: a place and a text.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) path: String,
-    /// From 1; 0 = the whole file.
+    /// The line, from 1; 0: the whole file.
     pub(super) line: usize,
     pub(super) text: String,
     /// Printed, but no failure.

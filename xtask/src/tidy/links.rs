@@ -34,8 +34,7 @@ fn check_with(files: &[File], exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
     findings
 }
 
-/// What this rule needs of a Markdown file: links with their line numbers, and the anchors of
-/// its headings.
+/// A Markdown file for this rule: links with their line numbers, and the anchors of its headings.
 struct Document<'a> {
     links: Vec<(usize, &'a str)>,
     anchors: BTreeSet<String>,

@@ -17,7 +17,7 @@ use said::Said;
 /// The pages with the entries.
 const PAGES: &str = "docs/trouble/messages/";
 
-/// Where the program's sources are. Tools for those who work on Flashfront are not among them.
+/// The folders of the program's sources. Tools for work on Flashfront are not among them.
 const SOURCES: &[&str] = &[
     "crates/bench/src/",
     "crates/cli/src/",
@@ -160,7 +160,7 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
 /// Messages, each with the files and lines that print it.
 type Messages<'a> = BTreeMap<String, Vec<(&'a str, usize)>>;
 
-/// All messages of the program, and what is wrong with the lists of files.
+/// Collects all messages of the program, and faults in the lists of files.
 fn messages(files: &[File]) -> (Messages<'_>, Vec<Finding>) {
     let mut messages = Messages::new();
     let mut findings = Vec::new();
@@ -195,7 +195,7 @@ fn speaks(path: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What is found in a source and a page, beside what the lists of the real sources owe.
+    /// Returns the findings in a source and a page, without those of the lists of real sources.
     fn found(source: &str, page: &str) -> Vec<String> {
         let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
         let files = [

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo x vm compare`: the kernel's own caches and ours on the same emulated devices, and beside
-//! each what the simulator's model says.
+//! `cargo x vm compare`: the kernel's own caches and ours on the same emulated devices, and the
+//! simulator's models beside each.
 //!
-//! A Debian kernel in QEMU (`compare/kernel.sh`, `compare/peers.sh`) has two disks, which are files
-//! behind `flashfront serve --emulate-origin`, that gives them the pace of an SSD and of a disk;
-//! the guest makes a cache of them and runs fio's job. For Flashfront the cache is outside, and its
+//! A Debian kernel in QEMU (`compare/kernel.sh`, `compare/peers.sh`) has two disks. They are files
+//! behind `flashfront serve --emulate-origin`, which gives them the pace of an SSD and of a disk.
+//! The guest makes a cache of them and runs fio's job. For Flashfront the cache is outside, and its
 //! export is the guest's disk. `flashfront sim run --job` runs the same on the models. The guest's
-//! processor is emulated and slow: what counts is what was read and written where, not how fast.
+//! processor is emulated and slow: the amounts that were read and written count, not the speed.
 
 mod counted;
 mod simulated;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use super::daemon::Daemon;
 use super::guest::{self, Drive, Guest, Machine};
 use super::needs;
-use super::place::Place;
+use super::place::Workplace;
 use crate::bench::{self, Found};
 use crate::run::{Failed, flashfront, root, stdout_of, target};
 use counted::Report;
@@ -45,7 +45,7 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// Runs of the models, each with other random numbers.
 const RUNS: u64 = 25;
 
-/// What can be compared: the guest's name for it, and the simulator's.
+/// The systems that can be compared: the guest's name for each, and the simulator's.
 const SYSTEMS: [(&str, Option<&str>); 7] = [
     ("flashfront", Some("flashfront")),
     ("bcache", Some("bcache-6.1")),
@@ -71,7 +71,7 @@ pub(super) fn compare(args: &[String]) -> Result<(), Failed> {
     let program = flashfront()?;
     let job = fs::read_to_string(root().join(JOB)).map_err(|error| Failed::File { path: JOB.into(), error })?;
     let dir = target().join("vm");
-    let place = Place::new(&dir, &[])?;
+    let place = Workplace::new(&dir, &[])?;
     let simulated = simulate(&program, &job, &place, &systems)?;
     let files = [("peers.sh", include_str!("compare/peers.sh")), ("job.fio", job.as_str())];
     guest::make(&place, include_str!("compare/kernel.sh"), &files, &dir.join("peers"))?;
@@ -82,7 +82,7 @@ pub(super) fn compare(args: &[String]) -> Result<(), Failed> {
         println!("vm compare: {system}, {} of {}{left}", nth + 1, systems.len());
         match (Bench { place: &place, program: &program, system }).run(&counted::phases(&job)) {
             Ok(report) => reports.push(report),
-            // What the others did is not to be lost.
+            // The results of the others must not be lost.
             Err(error) => {
                 println!("  {error}");
                 failed += 1;
@@ -110,7 +110,7 @@ fn named(list: &str) -> Result<Vec<&'static str>, Failed> {
 }
 
 /// Runs the models on the job, and on the same with other random numbers.
-fn simulate(program: &Path, job: &str, place: &Place, systems: &[&str]) -> Result<Simulated, Failed> {
+fn simulate(program: &Path, job: &str, place: &Workplace, systems: &[&str]) -> Result<Simulated, Failed> {
     let chosen = SYSTEMS.iter().filter(|(name, _)| systems.contains(name));
     let models: Vec<&str> = chosen.filter_map(|(_, model)| *model).collect();
     println!("vm compare: simulating {}, {RUNS} times", models.join(", "));
@@ -129,7 +129,7 @@ fn simulate(program: &Path, job: &str, place: &Place, systems: &[&str]) -> Resul
 
 /// A system on fresh devices.
 struct Bench<'a> {
-    place: &'a Place,
+    place: &'a Workplace,
     program: &'a PathBuf,
     system: &'static str,
 }
@@ -143,7 +143,7 @@ impl Bench<'_> {
             let make = || fs::File::create(&path)?.set_len(bytes);
             make().map_err(|error| Failed::File { path: path.clone(), error })?;
         }
-        // Their sockets and memory of what they served would be those of the last one.
+        // Their sockets, and their memory of earlier systems, would be those of the last one.
         for old in ["ssd.sock", "hdd.sock", "ssd.ctl", "hdd.ctl", "nbd.sock", "control.sock"] {
             let _ = fs::remove_file(self.place.path(old));
         }
@@ -208,7 +208,8 @@ impl Bench<'_> {
                 return Err(Failed::Usage(format!("the guest hangs or has ended ({}):\n{console}", self.system)));
             };
             if line.starts_with("failed") {
-                // What can't be had (a module that this kernel lacks) doesn't keep the others away.
+                // A system that can't be had (a module that this kernel lacks) doesn't keep the
+                // others away.
                 println!("  left out: {line}");
                 return Ok(report);
             }

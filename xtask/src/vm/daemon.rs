@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::place::{Place, Process};
+use super::place::{Process, Workplace};
 use crate::run::{Failed, stdout_of};
 
-/// Its NBD socket, in the folder of the run.
+/// The NBD socket, in the folder of the run.
 pub(super) const SOCKET: &str = "nbd.sock";
-/// To be ready, or to stop; far more than needed.
+/// The time to be ready, or to stop; far more than needed.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// How a daemon is started.
@@ -25,34 +25,34 @@ pub(super) struct Flashfront {
 }
 
 impl Flashfront {
-    fn verb(&self, place: &Place, verb: &str) -> Command {
+    fn verb(&self, place: &Workplace, verb: &str) -> Command {
         let mut command = place.command(&self.program);
         command.arg(verb).env("NO_COLOR", "1").env_remove("RUST_LOG");
         command
     }
 
     /// A verb that needs the devices, run to its end.
-    pub(super) fn on_devices(&self, place: &Place, verb: &str) -> Result<String, Failed> {
+    pub(super) fn on_devices(&self, place: &Workplace, verb: &str) -> Result<String, Failed> {
         stdout_of(self.verb(place, verb).args(&self.devices))
     }
 
     /// `flashfront check` on the cache device.
-    pub(super) fn check(&self, place: &Place) -> Result<String, Failed> {
+    pub(super) fn check(&self, place: &Workplace) -> Result<String, Failed> {
         stdout_of(self.verb(place, "check").arg(&self.devices[1]))
     }
 
     /// Drains the running daemon.
-    pub(super) fn drain(&self, place: &Place) -> Result<String, Failed> {
+    pub(super) fn drain(&self, place: &Workplace) -> Result<String, Failed> {
         stdout_of(self.verb(place, "drain").args(["--control", "control.sock", "--quiet"]))
     }
 
     /// Starts the daemon, not yet ready.
-    pub(super) fn start(&self, place: &Place) -> Result<Daemon, Failed> {
+    pub(super) fn start(&self, place: &Workplace) -> Result<Daemon, Failed> {
         self.start_with(place, &[])
     }
 
     /// Starts the daemon with more words.
-    pub(super) fn start_with(&self, place: &Place, more: &[&str]) -> Result<Daemon, Failed> {
+    pub(super) fn start_with(&self, place: &Workplace, more: &[&str]) -> Result<Daemon, Failed> {
         let mut serve = self.verb(place, "serve");
         serve.args(&self.devices).args(["--nbd", &format!("unix:{SOCKET}"), "--control", "control.sock"]);
         // Small, so that seconds are enough for throttling, destage and bypass.
@@ -73,7 +73,7 @@ pub(super) struct Daemon {
 
 impl Daemon {
     /// Starts `flashfront serve`, not yet ready.
-    pub(super) fn start(place: &Place, serve: &mut Command) -> Result<Self, Failed> {
+    pub(super) fn start(place: &Workplace, serve: &mut Command) -> Result<Self, Failed> {
         serve.stdout(Stdio::piped()).stderr(place.log("daemon.log")?);
         let mut process = place.spawn(serve)?;
         let stdout = process.child.stdout.take().expect("the pipe was asked for");
@@ -96,7 +96,7 @@ impl Daemon {
     }
 
     /// SIGTERM, and its end; whether it ended well.
-    pub(super) fn stop(mut self, place: &Place) -> Result<bool, Failed> {
+    pub(super) fn stop(mut self, place: &Workplace) -> Result<bool, Failed> {
         crate::run::run(place.command("kill").arg(self.process.child.id().to_string()))?;
         // Its stdout closes with it.
         let ended = self.lines.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Disconnected);

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::place::{Place, Process};
+use super::place::{Process, Workplace};
 use crate::run::Failed;
 
 /// To answer at all; far more than needed.
@@ -26,7 +26,7 @@ pub(super) struct Disk {
 
 impl Disk {
     /// A disk that is off, with nothing on it; the plain file is sparse.
-    pub(super) fn new(place: &Place, name: &'static str, bytes: u64) -> Result<Self, Failed> {
+    pub(super) fn new(place: &Workplace, name: &'static str, bytes: u64) -> Result<Self, Failed> {
         let path = place.path(&format!("{name}.img"));
         let make = || fs::File::create(&path)?.set_len(bytes);
         make().map_err(|error| Failed::File { path, error })?;
@@ -39,7 +39,7 @@ impl Disk {
     }
 
     /// Switches it on, unless it is.
-    pub(super) fn on(&mut self, place: &Place) -> Result<(), Failed> {
+    pub(super) fn on(&mut self, place: &Workplace) -> Result<(), Failed> {
         if !self.running.is_empty() {
             return Ok(());
         }
@@ -61,7 +61,7 @@ impl Disk {
     }
 
     /// Starts a part, and waits for the file that tells that it is there.
-    fn start(&mut self, place: &Place, command: &mut std::process::Command, sign: PathBuf) -> Result<(), Failed> {
+    fn start(&mut self, place: &Workplace, command: &mut std::process::Command, sign: PathBuf) -> Result<(), Failed> {
         let mut process = place.spawn(command)?;
         let end = Instant::now() + LIMIT;
         while !fs::metadata(&sign).is_ok_and(|it| it.len() > 0) {
@@ -78,7 +78,7 @@ impl Disk {
     }
 
     /// The power is cut.
-    pub(super) fn cut(&mut self, place: &Place) -> Result<(), Failed> {
+    pub(super) fn cut(&mut self, place: &Workplace) -> Result<(), Failed> {
         // First the one that has the data: what reaches it from now on is too late.
         self.running.iter_mut().for_each(Process::kill);
         self.running.clear();

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use super::place::{Place, Process};
+use super::place::{Process, Workplace};
 use crate::run::Failed;
 
 /// Where the guest's disk is.
@@ -23,7 +23,7 @@ pub(super) enum Drive<'a> {
 
 /// Makes what is booted out of Debian's packages: `script` does it, in the folder of the run, where
 /// these files are; what it downloads stays in `packages` for the next time.
-pub(super) fn make(place: &Place, script: &str, files: &[(&str, &str)], packages: &Path) -> Result<(), Failed> {
+pub(super) fn make(place: &Workplace, script: &str, files: &[(&str, &str)], packages: &Path) -> Result<(), Failed> {
     for (name, text) in files {
         let path = place.path(name);
         fs::write(&path, text).map_err(|error| Failed::File { path, error })?;
@@ -56,7 +56,7 @@ pub(super) struct Machine<'a> {
 }
 
 impl Guest {
-    pub(super) fn boot(place: &Place, machine: &Machine<'_>) -> Result<Self, Failed> {
+    pub(super) fn boot(place: &Workplace, machine: &Machine<'_>) -> Result<Self, Failed> {
         let mut qemu = place.command("qemu-system-x86_64");
         qemu.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
         // Never KVM, also where there is one: the same everywhere.

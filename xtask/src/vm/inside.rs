@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::guest::{self, Drive, Guest, Machine};
-use super::place::Place;
+use super::place::Workplace;
 use crate::run::{Failed, flashfront, target};
 
 /// What is booted, and what must come of it.
@@ -27,7 +27,7 @@ impl Inside {
     pub(super) fn run(&self, keep: bool) -> Result<Vec<String>, Failed> {
         let program = flashfront()?;
         let dir = target().join("vm");
-        let place = Place::new(&dir, &[])?;
+        let place = Workplace::new(&dir, &[])?;
         let kernel = dir.join("ublk");
         guest::make(&place, include_str!("ublk/kernel.sh"), &[("guest.sh", self.script)], &kernel)?;
         for (name, bytes) in self.disks {
@@ -43,7 +43,7 @@ impl Inside {
     }
 
     /// Boots, and reads what the guest has seen.
-    fn look(&self, place: &Place, kernel: &Path, program: &Path) -> Result<Vec<String>, Failed> {
+    fn look(&self, place: &Workplace, kernel: &Path, program: &Path) -> Result<Vec<String>, Failed> {
         let drives: Vec<Drive<'_>> = self.disks.iter().map(|(name, _)| Drive::File(name)).collect();
         let words = format!("kernel={} program={}", kernel.display(), program.display());
         let limit = self.limit;

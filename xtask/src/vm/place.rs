@@ -16,7 +16,7 @@ use std::rc::Rc;
 use crate::run::{self, Failed};
 
 /// The folder; removed when dropped, unless it is to be kept.
-pub(super) struct Place {
+pub(super) struct Workplace {
     dir: PathBuf,
     janitor: Child,
     orders: Rc<Orders>,
@@ -34,7 +34,7 @@ impl Orders {
     }
 }
 
-impl Place {
+impl Workplace {
     /// A new folder in `parent`; `mounts` are names of folders in it that get mounted on.
     pub(super) fn new(parent: &Path, mounts: &[&str]) -> Result<Self, Failed> {
         let dir = parent.join(format!("run-{}", std::process::id()));
@@ -92,7 +92,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Workplace {
     fn drop(&mut self) {
         // The pipe closes, and the janitor does its work.
         self.orders.0.take();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::daemon::{Daemon, Flashfront};
 use super::guest::{self, Drive, Guest, Machine};
 use super::needs::{missing, usage};
-use super::place::Place;
+use super::place::Workplace;
 use super::report::Line;
 use crate::run::{Failed, flashfront, target};
 
@@ -43,7 +43,7 @@ pub(super) fn reconnect(args: &[String]) -> Result<(), Failed> {
     let program = flashfront()?;
     println!("vm reconnect: making the guest");
     let dir = target().join("vm");
-    let place = Place::new(&dir, &[])?;
+    let place = Workplace::new(&dir, &[])?;
     let init = [("init.sh", include_str!("init.sh"))];
     guest::make(&place, include_str!("guest.sh"), &init, &dir.join("debs"))?;
     for (name, bytes) in [("cache.img", CACHE_BYTES), ("origin.img", ORIGIN_BYTES)] {
@@ -71,7 +71,7 @@ pub(super) fn reconnect(args: &[String]) -> Result<(), Failed> {
 }
 
 struct Run<'a> {
-    place: &'a Place,
+    place: &'a Workplace,
     flashfront: Flashfront,
     acknowledged: u64,
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::daemon::{Daemon, Flashfront, SOCKET};
 use super::disk::Disk;
 use super::guest::{Drive, Guest, Hangs, Machine};
-use super::place::Place;
+use super::place::Workplace;
 use super::plan::{Death, Plan, Random};
 use super::report::Line;
 use crate::run::Failed;
@@ -31,7 +31,7 @@ impl From<Failed> for Trouble {
 }
 
 /// The guest with its one disk; `words` are of init.sh's.
-fn boot(place: &Place, drive: Drive<'_>, words: &str) -> Result<Guest, Failed> {
+fn boot(place: &Workplace, drive: Drive<'_>, words: &str) -> Result<Guest, Failed> {
     // The slowest thing that it does takes some seconds.
     let limit = Duration::from_secs(240);
     let machine = Machine { drives: &[drive], words, processors: 1, memory_mib: 256, sees_root: false, limit };
@@ -54,12 +54,12 @@ pub(super) struct Rig {
     /// All commits that were ever acknowledged.
     pub(super) commits: u64,
     pub(super) kills: u64,
-    pub(super) place: Place,
+    pub(super) place: Workplace,
 }
 
 impl Rig {
     /// Disks that are off, with nothing on them.
-    pub(super) fn new(place: Place, program: PathBuf, seed: u64, canary: bool) -> Result<Self, Failed> {
+    pub(super) fn new(place: Workplace, program: PathBuf, seed: u64, canary: bool) -> Result<Self, Failed> {
         let cache = Disk::new(&place, "cache", CACHE_BYTES)?;
         let origin = Disk::new(&place, "origin", ORIGIN_BYTES)?;
         let devices = ["--cache".to_owned(), cache.path(), "--origin".to_owned(), origin.path()];

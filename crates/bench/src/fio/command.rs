@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Where;
-use crate::suite::{FioJob, Pattern, Place};
+use crate::suite::{FioJob, Pattern, Site};
 
 /// The file in the run's folder that gets fio's JSON.
 pub(super) const OUTPUT: &str = "fio.json";
-/// What the logs of rates begin with.
+/// The first letters of the names of fio's logs.
 pub(super) const LOG: &str = "log";
 
 pub(super) fn arguments(jobs: &[FioJob], at: &Where, folder: &Path, interval: Duration) -> Vec<String> {
@@ -49,8 +49,8 @@ fn place(at: &Where) -> Vec<String> {
         ]
     };
     match &at.place {
-        Place::Nbd(uri) => vec!["--ioengine=nbd".to_owned(), format!("--uri={uri}")],
-        Place::Device(path) | Place::File(path) | Place::Folder(path) => file(path),
+        Site::Nbd(uri) => vec!["--ioengine=nbd".to_owned(), format!("--uri={uri}")],
+        Site::Device(path) | Site::File(path) | Site::Folder(path) => file(path),
     }
 }
 

@@ -14,7 +14,7 @@ const POINTS: u32 = 600;
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 const INTERVAL_MAX: Duration = Duration::from_secs(10);
 
-/// How often fio notes its rates in a run that is expected to last so long.
+/// Returns how often fio notes its rates in a run that is expected to last this long.
 pub(super) fn interval(expected: Duration) -> Duration {
     let even = expected / POINTS;
     Duration::from_millis(even.clamp(INTERVAL_MIN, INTERVAL_MAX).as_millis() as u64)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A program that runs until it ends or somebody asks for an end.
+//! A program that runs until it ends or the user asks for an end.
 //!
 //! It has a process group of its own, so that Ctrl-C in a terminal reaches bench alone.
 
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use crate::error::BenchError;
 
-/// So often somebody may look, and ask for an end.
+/// How often the caller may look, and ask for an end.
 const STEP: Duration = Duration::from_millis(100);
-/// So much of what a failed program says is told.
+/// The most characters of a failed program's words that are told.
 const TOLD: usize = 2000;
 
 /// Runs a command; what it prints goes into files of the folder.
@@ -47,7 +47,7 @@ fn wait(child: Child, program: &str, watch: &mut dyn FnMut() -> bool) -> Result<
     let (ended, has_ended) = mpsc::channel();
     let waiting = std::thread::spawn(move || {
         let mut child = child;
-        // Whoever waits may have given up.
+        // The waiting thread may have given up.
         let _ = ended.send(child.wait());
     });
     let mut stopped = false;

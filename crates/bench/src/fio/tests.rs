@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What fio is told, and what is read of what it says.
+//! Tests of fio's arguments, and of how its output is read.
 //!
-//! The fixtures are fio 3.33's (Debian 12), on a file of 64 MiB, shortened to what is read: a job
-//! `one` of reads and writes (depth 2, 0.3 s), and two clones of `two` with 50 reads a second.
+//! The fixtures are fio 3.33's (Debian 12), on a file of 64 MiB, shortened to what is read. A job
+//! `one` reads and writes (depth 2, 0.3 s). Two clones of `two` read 50 times a second.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn job() -> FioJob {
     }
 }
 
-fn told(jobs: &[FioJob], place: Place) -> Vec<String> {
+fn told(jobs: &[FioJob], place: Site) -> Vec<String> {
     let at = Where { place, direct: true };
     Prepared::new(jobs, &at, Path::new("/r"), Duration::from_secs(60)).command
 }
@@ -76,7 +76,7 @@ fn the_interval_follows_the_length() {
 
 #[test]
 fn a_job_is_a_list_of_arguments() {
-    let all = told(&[job()], Place::Device("/dev/a b:1".into()));
+    let all = told(&[job()], Site::Device("/dev/a b:1".into()));
     for argument in [
         "--name=zipf read",
         r"--filename=/dev/a b\:1",
@@ -95,7 +95,7 @@ fn a_job_is_a_list_of_arguments() {
     }
     assert!(all.iter().all(|it| !it.starts_with("--io_size")), "{all:?}");
     let written = FioJob { read_percent: 70, total_bytes: 4096, pattern: Pattern::Random, ..job() };
-    let all = told(&[job(), written], Place::Nbd("nbd://h/x".to_owned()));
+    let all = told(&[job(), written], Site::Nbd("nbd://h/x".to_owned()));
     assert_eq!(all.iter().filter(|it| *it == "--uri=nbd://h/x").count(), 2);
     for argument in ["--rwmixread=70", "--io_size=4096", "--ioengine=nbd"] {
         assert!(all.iter().any(|it| it == argument), "{argument} is missing in {all:?}");

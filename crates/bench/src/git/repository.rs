@@ -15,21 +15,21 @@ use crate::suite::Scale;
 /// A word that no other word of the files contains.
 pub(super) const NEEDLE: &str = "flashfront-needle";
 
-/// What is known of a repository before it is made.
+/// The measures of a repository before it is made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repository {
     pub(super) files: u64,
 }
 
-/// As many files as a small kernel has.
+/// The files of a small kernel.
 const FILES: u64 = 20_000;
-/// At least so many, so that there is something to measure.
+/// The least number of files, so that there is something to measure.
 const FILES_MIN: u64 = 32;
 const FILES_PER_FOLDER: u64 = 50;
 const WORDS_PER_LINE: u64 = 9;
 /// The lines of a file: source files have some hundred.
 const LINES: std::ops::Range<u64> = 20..300;
-/// Each file of so many has the needle, in one line.
+/// The needle is in one file of this many, in one line.
 const FILES_PER_NEEDLE: u64 = 25;
 /// Commits after the first, each with new versions of some files.
 const COMMITS: u64 = 20;

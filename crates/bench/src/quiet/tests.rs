@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What counts as a disturbance.
+//! Tests of what counts as a disturbance.
 
 use super::*;
 

@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate, ioctl_blksszget};
 
 use super::nbd::Nbd;
 use crate::error::BenchError;
-use crate::suite::Place;
+use crate::suite::Site;
 
 /// Something that answers requests from many threads.
 pub(super) trait Blocks: Send + Sync {
@@ -31,14 +31,14 @@ pub(super) trait Blocks: Send + Sync {
     fn flush(&self) -> io::Result<()>;
 }
 
-pub(super) fn open(place: &Place, writes: bool) -> Result<Box<dyn Blocks>, BenchError> {
+pub(super) fn open(place: &Site, writes: bool) -> Result<Box<dyn Blocks>, BenchError> {
     let failed = |name: &dyn std::fmt::Display, error: &io::Error| BenchError::Failed(format!("{name}: {error}"));
     match place {
-        Place::Device(path) | Place::File(path) => {
+        Site::Device(path) | Site::File(path) => {
             Ok(Box::new(Direct::open(path, writes).map_err(|error| failed(&path.display(), &error))?))
         }
-        Place::Nbd(uri) => Ok(Box::new(Nbd::connect(uri).map_err(|error| failed(uri, &error))?)),
-        Place::Folder(path) => Err(BenchError::Wrong(format!(
+        Site::Nbd(uri) => Ok(Box::new(Nbd::connect(uri).map_err(|error| failed(uri, &error))?)),
+        Site::Folder(path) => Err(BenchError::Wrong(format!(
             "{}: a folder; a trace is replayed on a device, a file or an NBD export",
             path.display()
         ))),
@@ -64,7 +64,7 @@ impl Direct {
             file => file?,
         };
         let size = (&file).seek(SeekFrom::End(0))?;
-        // What a file system wants of a file nobody says; all take 4 KiB.
+        // A file system does not say the unit that it wants of a file; all take 4 KiB.
         let is_device = file.metadata()?.file_type().is_block_device();
         let unit = if is_device { u64::from(ioctl_blksszget(&file)?) } else { 4096 };
         Ok(Self { file, size, unit })

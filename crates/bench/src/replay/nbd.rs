@@ -93,7 +93,7 @@ impl Nbd {
             let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
             shared.is_over = true;
             for waiting in std::mem::take(&mut shared.by_cookie).into_values() {
-                // Nobody may be waiting any more.
+                // The waiting thread may be gone.
                 let _ = waiting.answer.send(Err(io::Error::new(why.kind(), why.to_string())));
             }
         });
@@ -134,7 +134,7 @@ impl Drop for Nbd {
     fn drop(&mut self) {
         self.stream.shut_down();
         if let Some(reader) = self.reader.take() {
-            // What it has to say was told to the requests.
+            // Its error was told to the requests.
             let _ = reader.join();
         }
     }

@@ -20,7 +20,7 @@ use super::{Options, Places};
 use crate::error::BenchError;
 use crate::figures::{Direction, Figures, Measured, Point};
 
-/// At the trace's own times this many may be in flight; more of them wait, which counts.
+/// The most requests in flight at the trace's own times. Further ones wait, which counts.
 const IN_FLIGHT_TIMED: u32 = 128;
 /// Requests that were read before a thread takes them.
 const AHEAD: usize = 1024;
@@ -43,7 +43,7 @@ struct Asked {
     due: Option<Instant>,
 }
 
-/// What a thread counted.
+/// The counts of a thread.
 #[derive(Default)]
 struct Counted {
     directions: BTreeMap<Direction, Counter>,
@@ -76,7 +76,7 @@ pub(super) fn play(
         let read =
             hand_out(reader, places, options.timed.then_some(begin), &sender, &|| failed.load(Ordering::Relaxed), stop);
         if read.is_err() {
-            // What was handed out and not begun is left.
+            // Requests that were handed out and not begun are left.
             failed.store(true, Ordering::Relaxed);
         }
         drop(sender);

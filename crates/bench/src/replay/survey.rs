@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a trace asks for, from one reading.
+//! Surveys a trace by reading it once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,11 +12,11 @@ pub(super) struct Survey {
     pub(super) requests: u64,
     pub(super) writes: u64,
     pub(super) discards: u64,
-    /// Of reads and writes.
+    /// The bytes of reads and writes.
     pub(super) bytes: u64,
     /// The longest read or write.
     pub(super) longest_bytes: u64,
-    /// From the first request to the last; `None` if the trace has no times.
+    /// The time from the first request to the last; `None` if the trace has no times.
     pub(super) span: Option<Duration>,
     /// The first time.
     pub(super) first_ns: u64,
@@ -72,7 +72,7 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Where a disk of the trace lies on a target.
+    /// The place on a target where a disk of the trace begins.
     pub(super) fn first_byte(&self, device: u32) -> u64 {
         self.disks.get(&device).map_or(0, |disk| disk.first_byte)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a replay asks of a file, and what it counts.
+//! Tests of what a replay asks of a file, and of what it counts.
 
 use std::os::unix::fs::FileExt;
 
@@ -30,7 +30,7 @@ impl Bench {
     }
 
     fn run(&self, timed: bool, wrap: bool) -> Result<Measured, BenchError> {
-        let place = Place::File(self.folder.path().join("target"));
+        let place = Site::File(self.folder.path().join("target"));
         self.act(timed, wrap).unwrap().run(&place, &|| false)
     }
 
@@ -103,7 +103,7 @@ fn a_user_can_end_a_replay() {
     let lines: String = (0..1000).map(|nth| format!("{} a read 0 4096\n", nth * 60_000_000_u64)).collect();
     let bench = Bench::new(&format!("fio version 3 iolog\n{lines}"), 4096);
     let act = bench.act(TIMED, false).unwrap();
-    let place = Place::File(bench.folder.path().join("target"));
+    let place = Site::File(bench.folder.path().join("target"));
     assert!(matches!(act.run(&place, &|| true), Err(BenchError::Interrupted)));
 }
 
@@ -112,7 +112,7 @@ fn a_trace_without_requests_and_a_folder_are_refused() {
     let empty = Bench::new("fio version 3 iolog\n0 a add\n", 4096);
     assert!(empty.act(FAST, false).unwrap_err().to_string().contains("no requests"));
     let bench = Bench::new(TRACE, 4096);
-    let folder = Place::Folder(bench.folder.path().to_owned());
+    let folder = Site::Folder(bench.folder.path().to_owned());
     let error = bench.act(FAST, false).unwrap().run(&folder, &|| false).unwrap_err();
     assert!(matches!(&error, BenchError::Wrong(why) if why.contains("a folder")), "{error}");
 }

@@ -8,23 +8,23 @@ use super::Bench;
 use crate::fill;
 use crate::fio::{Prepared, Where};
 use crate::results::Results;
-use crate::suite::{FioJob, Job, Pattern, Place, Suite, Work};
+use crate::suite::{FioJob, Job, Pattern, Site, Suite, Work};
 use crate::target::What;
 
-/// What starting and ending fio takes.
+/// The time for starting and ending fio.
 const AROUND: Duration = Duration::from_secs(1);
 /// A disk's pace, for jobs that end by bytes; an SSD is faster.
 const IN_ORDER_BYTES_PER_S: u64 = 150_000_000;
 const RANDOM_PER_S: u64 = 150;
-/// With several in flight a disk chooses its way.
+/// Random reads that a disk makes in a second if several are in flight and it chooses its way.
 const RANDOM_DEEP_PER_S: u64 = 300;
 
 /// The runs, in order.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// In order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// What is on the targets and will be lost, in words.
+    /// The contents of the targets that will be lost, in words.
     pub destroyed: Vec<String>,
     /// fio's version, if a job needs fio.
     pub fio: Option<String>,
@@ -79,17 +79,17 @@ impl Bench {
     pub fn commands(&self, step: &Step, folder: &Path) -> Vec<Vec<String>> {
         let target = &self.targets[step.target];
         let place = match &target.what {
-            What::Device(path) => Place::Device(path.clone()),
-            What::File { path, .. } => Place::File(path.clone()),
-            What::Nbd(uri) => Place::Nbd(uri.clone()),
-            What::Folder(folder) => Place::Folder(folder.clone()),
-            What::Fresh(_) => Place::Nbd("nbd+unix:///bench?socket=SOCKET".to_owned()),
+            What::Device(path) => Site::Device(path.clone()),
+            What::File { path, .. } => Site::File(path.clone()),
+            What::Nbd(uri) => Site::Nbd(uri.clone()),
+            What::Folder(folder) => Site::Folder(folder.clone()),
+            What::Fresh(_) => Site::Nbd("nbd+unix:///bench?socket=SOCKET".to_owned()),
         };
         match &self.suite.groups[step.group].jobs[step.job].work {
             Work::Act(act) => act.commands(&place),
             Work::Fio(jobs) => {
                 let place = match place {
-                    Place::Folder(folder) => Place::File(folder.join(super::file_in_folder())),
+                    Site::Folder(folder) => Site::File(folder.join(super::file_in_folder())),
                     place => place,
                 };
                 let at = Where { place, direct: true };
@@ -141,7 +141,7 @@ pub(super) fn expected(job: &Job) -> Duration {
     job.idle_before + work + AROUND
 }
 
-/// At the pace of the disk of the source, or of a usual disk.
+/// Estimates by the pace of the source's disk, or of a usual disk.
 fn by_bytes(job: &Job, jobs: &[FioJob]) -> Duration {
     let published = |metric: &str| {
         let of = job.published.iter().find(|it| it.system == "hdd" && it.metric == metric)?;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use crate::figures::{Direction, Figures};
-use crate::suite::{Act, Group, Headline, Job, Place};
+use crate::suite::{Act, Group, Headline, Job, Site};
 
 /// An act that counts how often it ran, and asks for 100 more requests each time.
 #[derive(Debug)]
@@ -29,10 +29,10 @@ impl Act for Counted {
     fn estimate(&self) -> Duration {
         Duration::from_secs(4)
     }
-    fn commands(&self, place: &Place) -> Vec<Vec<String>> {
+    fn commands(&self, place: &Site) -> Vec<Vec<String>> {
         vec![vec![format!("{place:?}")]]
     }
-    fn run(&self, _: &Place, _: &dyn Fn() -> bool) -> Result<Measured, BenchError> {
+    fn run(&self, _: &Site, _: &dyn Fn() -> bool) -> Result<Measured, BenchError> {
         let requests = u64::from(self.0.fetch_add(1, Ordering::Relaxed) + 1) * 100;
         let read = Figures::of(requests * 4096, 1.0, BTreeMap::from([(1000, requests)]));
         Ok(Measured::new(1.0, BTreeMap::from([(Direction::Read, read)]), Vec::new()))
@@ -56,7 +56,7 @@ impl FreshMaker for NoFresh {
     }
 }
 
-/// Notes the runs, and ends after so many.
+/// Notes the runs, and asks for an end after `at_most` of them.
 #[derive(Default)]
 struct Noted {
     runs: Vec<(u32, String, String)>,
@@ -157,7 +157,7 @@ fn an_interrupted_bench_loses_no_finished_run() {
     let all: Vec<_> = news.runs.iter().chain(&later.runs).map(|(n, t, j)| format!("{n}{t}{}", &j[..1])).collect();
     assert_eq!(all, ["1ao", "1ab", "1bo", "1bb", "2ao", "2ab", "2bo", "2bb"], "targets in turns, none twice");
     assert!(results.complete);
-    // What was measured before is there as it was.
+    // Earlier figures are there as they were.
     assert_eq!(results.row("a", "one").unwrap().runs[0], earlier.row("a", "one").unwrap().runs[0]);
     // It prepared once a turn, but not again for the turn that it went on with.
     assert_eq!(ran.load(Ordering::Relaxed), 12);

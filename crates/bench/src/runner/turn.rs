@@ -19,10 +19,10 @@ use crate::quiet::{self, Moment, Watched};
 use crate::results::{Results, Run};
 use crate::safety;
 use crate::store::Store;
-use crate::suite::{Act, Job, Place, Work};
+use crate::suite::{Act, Job, Site, Work};
 use crate::target::{TargetSpec, What};
 
-/// How often somebody may ask for an end of a pause.
+/// How often the user may ask for an end of a pause.
 const STEP: Duration = Duration::from_millis(100);
 /// The folder of the run that is under way, in the result folder.
 pub(super) const NOW: &str = "run";
@@ -79,12 +79,12 @@ struct Turn<'a> {
 
 /// A target that is ready for I/O.
 struct Ready {
-    /// Where fio works; for acts that need a folder, the folder.
+    /// The place where fio works; for acts that need a folder, the folder.
     at: Where,
     folder: Option<PathBuf>,
     watched: Watched,
     fresh: Option<Box<dyn Fresh>>,
-    /// Nobody else takes the device while this is open.
+    /// No other program takes the device while this is open.
     _guard: Option<DeviceFile>,
 }
 
@@ -106,9 +106,9 @@ impl Turn<'_> {
     fn open(&self, spec: &TargetSpec) -> Result<Ready, BenchError> {
         let writes = self.bench.suite.writes();
         let of_file =
-            |place: fn(PathBuf) -> Place, path: &Path| Where { place: place(path.to_owned()), direct: is_direct(path) };
+            |place: fn(PathBuf) -> Site, path: &Path| Where { place: place(path.to_owned()), direct: is_direct(path) };
         let mut ready = Ready {
-            at: Where { place: Place::Nbd(String::new()), direct: true },
+            at: Where { place: Site::Nbd(String::new()), direct: true },
             folder: None,
             watched: Watched::default(),
             fresh: None,
@@ -117,27 +117,27 @@ impl Turn<'_> {
         match &spec.what {
             What::Device(path) => {
                 ready._guard = Some(safety::open(path, writes)?);
-                ready.at = Where { place: Place::Device(path.clone()), direct: true };
+                ready.at = Where { place: Site::Device(path.clone()), direct: true };
                 ready.watched.device = Some(path.clone());
             }
             What::File { path, exists } => {
                 if *exists {
                     ready._guard = Some(safety::open(path, writes)?);
                 }
-                ready.at = of_file(Place::File, path);
+                ready.at = of_file(Site::File, path);
             }
             What::Folder(folder) => {
                 let file = self.made.get(&spec.name).map(Made::path);
-                ready.at = file.map_or(ready.at, |file| of_file(Place::File, file));
+                ready.at = file.map_or(ready.at, |file| of_file(Site::File, file));
                 ready.folder = Some(folder.clone());
             }
             What::Nbd(uri) => {
-                ready.at.place = Place::Nbd(uri.clone());
+                ready.at.place = Site::Nbd(uri.clone());
                 ready.watched.part_of_target = servers_of(uri);
             }
             What::Fresh(mode) => {
                 let fresh = self.bench.fresh.make(*mode)?;
-                ready.at.place = Place::Nbd(fresh.uri());
+                ready.at.place = Site::Nbd(fresh.uri());
                 ready.fresh = Some(fresh);
             }
         }
@@ -223,9 +223,9 @@ impl Turn<'_> {
     }
 }
 
-fn place_of(act: &dyn Act, ready: &Ready) -> Place {
+fn place_of(act: &dyn Act, ready: &Ready) -> Site {
     match &ready.folder {
-        Some(folder) if act.needs_folder() => Place::Folder(folder.clone()),
+        Some(folder) if act.needs_folder() => Site::Folder(folder.clone()),
         _ => ready.at.place.clone(),
     }
 }

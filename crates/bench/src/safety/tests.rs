@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What may be overwritten, on files; devices are in the end-to-end tests.
+//! Tests of what may be overwritten, on files; devices are in the end-to-end tests.
 
 use std::os::unix::fs::FileExt;
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// Where requests go.
+/// The pattern of a job's requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pattern {
     /// Places follow one another.
@@ -16,12 +16,12 @@ pub enum Pattern {
     Zipf(f64),
 }
 
-/// What a job asks for.
+/// A job of fio.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FioJob {
-    /// Its name in fio's output.
+    /// The name in fio's output.
     pub name: String,
-    /// Where requests go.
+    /// The pattern of its requests.
     pub pattern: Pattern,
     /// How many of a hundred requests are reads.
     pub read_percent: u32,
@@ -31,7 +31,7 @@ pub struct FioJob {
     pub offset_bytes: u64,
     /// Length of its range.
     pub span_bytes: u64,
-    /// The job ends when so much has been asked for; 0 = by time.
+    /// The job ends when this much has been asked for; 0: it ends by time.
     pub total_bytes: u64,
     /// The job ends after this time; zero = by bytes.
     pub time: Duration,
@@ -39,6 +39,6 @@ pub struct FioJob {
     pub depth: u32,
     /// Clones that run at the same time in the same range, `total_bytes` each (fio's `numjobs`).
     pub clones: u32,
-    /// Of its random numbers.
+    /// The seed of its random numbers.
     pub seed: u64,
 }

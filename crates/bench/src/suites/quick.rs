@@ -10,9 +10,9 @@ pub(super) const NAME: &str = "quick";
 pub(super) const SUMMARY: &str = "two minutes for a target: reads and writes, in order, at random, and by zipf";
 
 const GIB: u64 = 1 << 30;
-/// What the jobs ask for: more than a disk's own cache holds, and filled in half a minute.
+/// The range of the jobs: more than a disk's own cache holds, and filled in half a minute.
 const SPAN_BYTES: u64 = 4 * GIB;
-/// A quarter of the span: enough for what is popular.
+/// A quarter of the span: enough for popular blocks.
 const CACHE_BYTES: u64 = GIB;
 /// Nine jobs: two minutes, with half a minute to fill a file.
 const TIME: Duration = Duration::from_secs(10);

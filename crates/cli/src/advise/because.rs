@@ -10,7 +10,7 @@ use crate::human;
 /// Recordings are not said to need more than a week: then all that a machine does weekly is in
 /// them.
 const WEEK_NS: f64 = 7.0 * 86_400e9;
-/// What is told as a day at most is told in whole hours from so many on.
+/// Times of a day at most are told in whole hours from this many on.
 const HOUR_NS: f64 = 3_600e9;
 
 /// The answer in a sentence or two.
@@ -103,7 +103,7 @@ fn writes_outrun(question: &Question, advice: &Advice) -> String {
     )
 }
 
-/// What the disk takes in a second of what is dirty: while the limit was full, or in a drain.
+/// Says how much dirty data the disk takes in a second: while the limit was full, or in a drain.
 fn drained(trial: &Trial) -> String {
     let Played { backlog, took_ns, traffic, .. } = &trial.played;
     let Backlog { full_ns, .. } = backlog;
@@ -121,7 +121,7 @@ fn hits_max(advice: &Advice) -> Option<f64> {
     all.max_by(f64::total_cmp)
 }
 
-/// What the best size brought.
+/// Says what the best size brought.
 fn best(advice: &Advice) -> String {
     let Some(best) = advice.sizes.iter().min_by_key(|trial| trial.played.mean_ns()) else {
         return "No size was tried.".to_owned();
@@ -138,7 +138,7 @@ fn size_of(trial: &Trial) -> String {
     human::bytes(trial.cache.map_or(0, |it| it.0))
 }
 
-/// What RAM brings, and so what is left to the SSD; nothing where that is the answer already.
+/// Says what RAM brings, and so what is left to the SSD; nothing where that is the answer already.
 pub(super) fn ram(advice: &Advice) -> Option<String> {
     let Ram { alone, around } = advice.ram.as_ref().filter(|_| advice.because.needs_cache())?;
     let choice = advice.choice?;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The devices that a trace is played to: models by their names, or devices of this machine, which
-//! are read for a while to find the nearest model and by how much they are slower. Nothing is
-//! written to them.
+//! The devices that a trace is played to: models by their names, or devices of this machine.
+//!
+//! A device of this machine is read for a while to find the nearest model and by how much it is
+//! slower. Nothing is written to it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,7 @@ pub(crate) struct DeviceArgs {
     probe_for: Age,
 }
 
-/// What the command line says of a device.
+/// A device on the command line.
 #[derive(Clone, Debug)]
 enum Named {
     Model(Known),
@@ -140,7 +141,7 @@ fn watched(path: &Path, time: Duration, stop: &AtomicBool) -> anyhow::Result<Mea
 }
 
 impl Probe {
-    /// What makes its times worth less.
+    /// Warns if its times are worth less.
     fn warn(&self) {
         let path = human::quoted(&self.path);
         if self.measured.was_busy() {
@@ -159,7 +160,7 @@ impl Probe {
         }
     }
 
-    /// What was found, in a sentence.
+    /// Tells the result in a sentence.
     pub(crate) fn told(&self) -> String {
         let Nearest { known, scale, off } = &self.nearest;
         let times = PHASES.iter().zip(self.measured.times.0);

@@ -36,7 +36,7 @@ use row::Row;
 use table::Table;
 
 const TEMPLATE: &str = "sizing [{bar:30}] {msg}  {eta} left";
-/// What a signal leaves behind.
+/// The last words after a signal.
 const GOES_ON: Interrupted = Interrupted("what is finished is kept, and the same command goes on from there");
 
 /// A recording that is still to be sized.
@@ -49,7 +49,7 @@ struct Recording {
     changed_ns: u64,
 }
 
-/// What scripts read at the end.
+/// The summary for scripts at the end.
 #[derive(Debug, Serialize)]
 struct Summary<'a> {
     out: &'a Path,
@@ -106,8 +106,8 @@ fn told(summary: &Summary, rows: &[Row]) -> String {
     text
 }
 
-/// All files below a folder but for `ours`, the largest first: no thread is left alone with it at
-/// the end.
+/// Lists all files below a folder but for `ours`, the largest first: no thread is left alone with
+/// it at the end.
 fn recordings(folder: &Path, ours: &[&Path]) -> anyhow::Result<Vec<Recording>> {
     let place = || format!("--fleet {}: can't be read", folder.display());
     let mut found = Vec::new();
@@ -139,7 +139,7 @@ fn recordings(folder: &Path, ours: &[&Path]) -> anyhow::Result<Vec<Recording>> {
     Ok(found)
 }
 
-/// Whether two paths lead to one file. What is not there is nobody's.
+/// Whether two paths lead to one file. A path that leads to none is the same as no other.
 fn is_same(one: &Path, other: &Path) -> bool {
     let [one, other] = [one, other].map(fs::canonicalize);
     one.is_ok_and(|one| other.is_ok_and(|other| one == other))
@@ -157,11 +157,11 @@ impl Recording {
     }
 }
 
-/// What the threads share.
+/// Data that the threads share.
 struct Work {
     left: Mutex<VecDeque<Recording>>,
     journal: Mutex<Journal>,
-    /// How far each thread is with its recording, and how many bytes that one has.
+    /// The progress of each thread with its recording, and the bytes of that recording.
     under_way: Mutex<Vec<Option<(Progress, u64)>>>,
     all: u64,
     done: AtomicU64,
@@ -228,7 +228,7 @@ impl Work {
         bar.finish_and_clear();
     }
 
-    /// All rows, in the order of their names.
+    /// Returns all rows, in the order of their names.
     fn rows(self) -> Vec<Row> {
         self.journal.into_inner().unwrap_or_else(PoisonError::into_inner).rows()
     }
@@ -239,14 +239,14 @@ fn without_path(message: &str, path: &Path) -> String {
     message.strip_prefix(&format!("{}: ", path.display())).unwrap_or(message).to_owned()
 }
 
-/// The part of a recording's bytes that stands for what was played of it.
+/// Returns the bytes of a recording that stand for the part that was played.
 fn played(progress: &Progress, bytes: u64) -> u64 {
     let to_play = progress.to_play.load(Ordering::Relaxed).max(1);
     let share = progress.played.load(Ordering::Relaxed) as f64 / to_play as f64;
     (bytes as f64 * share.min(1.0)) as u64
 }
 
-/// What a lock guards is whole after each step, also where a thread has panicked.
+/// Locks data that is whole after each step, also where a thread has panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

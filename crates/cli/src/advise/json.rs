@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is advised, as scripts read it: one object. The names are a contract: fields are added,
-//! never renamed or removed.
+//! The advice for scripts: one object. The names are a contract: fields are added, never renamed or
+//! removed.
 
 use std::borrow::Cow;
 
@@ -31,12 +31,12 @@ pub(super) struct Object<'a> {
     cache: &'static str,
     /// How the origin's model was found; null if it was named.
     probe: Option<Probed<'a>>,
-    /// And the cache device's.
+    /// The probe of the cache device.
     cache_probe: Option<Probed<'a>>,
-    /// The disk alone first, then caches in writeback mode, then those of the chosen size in
-    /// others.
+    /// The disk alone first, then caches in writeback mode, then caches of the chosen size in other
+    /// modes.
     trials: Vec<Line>,
-    /// What RAM alone would bring, in place of the cache device; null if that was not tried.
+    /// The effect of RAM alone, in place of the cache device; null if that was not tried.
     ram: Option<InRam>,
     /// The caches of `--with`, at the advised size, in writeback mode.
     rivals: Vec<Rival>,
@@ -48,9 +48,9 @@ pub(super) struct Object<'a> {
 
 #[derive(Debug, Serialize)]
 struct InRam {
-    /// Only what was asked for, as a page cache has it.
+    /// Only requested blocks are kept, as a page cache does.
     asked: Line,
-    /// Also what is read around misses.
+    /// Blocks that are read around misses are kept, too.
     around: Line,
 }
 
@@ -64,15 +64,16 @@ struct Rival {
 /// How the working set grows. Shares are null if nothing is read there.
 #[derive(Debug, Serialize)]
 struct Growing {
-    /// After each 32nd part of the requests.
+    /// The touched bytes after each 32nd part of the requests.
     touched_bytes: Vec<u64>,
-    /// What the first half alone advises; null for no cache.
+    /// The size that the first half alone advises; null for no cache.
     first_half_cache_bytes: Option<u64>,
-    /// Of what is read, what had been asked for before.
+    /// The share of the reads that had been asked for before.
     read_again_share: Option<f64>,
-    /// Of the second half's reads, what is found to come again only with twice the history.
+    /// The share of the second half's reads that are found to come again only with twice the
+    /// history.
     gain_share: Option<f64>,
-    /// Of the last quarter's reads, what had never been asked for.
+    /// The share of the last quarter's reads that had never been asked for.
     unseen_share: Option<f64>,
     /// How many times as long the recording should be; 1 if it is long enough.
     record_times: f64,
@@ -84,7 +85,7 @@ struct Probed<'a> {
     model: &'static str,
     /// How many times as long everything takes as on that model.
     scale: f64,
-    /// By what factor its times differ from the scaled model's, in the mean.
+    /// The factor by which its times differ from the scaled model's, in the mean.
     off: f64,
     device: Cow<'a, str>,
     device_bytes: u64,
@@ -133,7 +134,7 @@ struct Line {
     mean_ns: u64,
     reads: Latency,
     writes: Latency,
-    /// Of the blocks read; null if there are none.
+    /// The hits among the blocks read; null if there are none.
     read_hit_ratio: Option<f64>,
     flash_write_bytes: u64,
     /// Null if the requests have no times.
@@ -144,7 +145,7 @@ struct Line {
     origin_flushes: u64,
     cache_flushes: u64,
     took_ns: u64,
-    /// Of the whole trace.
+    /// The lateness over the whole trace.
     late_ns: u64,
 }
 
@@ -163,11 +164,11 @@ struct Conclusion {
     /// A cache helps, and RAM or a longer read-ahead would not, and it lasts.
     needs_cache: bool,
     because: Reason,
-    /// These are null if it doesn't.
+    /// The size; null if no cache helps, as the next fields are.
     cache_bytes: Option<u64>,
     mode: Option<&'static str>,
     mean_ns: Option<u64>,
-    /// As people read it.
+    /// The sentences for people.
     text: Vec<String>,
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is advised, as people read it: the figures of all that was tried, then what follows from
-//! them.
+//! The advice for people: the figures of all that was tried, then the conclusions.
 
 use std::fmt::{Error, Write};
 
@@ -30,7 +29,7 @@ pub(super) fn all(name: &str, question: &Question, devices: &Devices, advice: &A
     Ok(out)
 }
 
-/// What is in the trace.
+/// Tells the content of the trace.
 pub(crate) fn trace(advice: &Advice) -> String {
     let (reading, survey) = (&advice.reading, &advice.survey);
     let span = survey.span_ns.map_or_else(
@@ -106,8 +105,8 @@ pub(crate) fn rows(advice: &Advice) -> impl Iterator<Item = &Trial> {
     [&advice.alone].into_iter().chain(&advice.sizes).chain(&advice.modes)
 }
 
-/// What there is to compare with, under them: RAM in place of the cache device, and other caches.
-/// What each is goes into the column of the mode.
+/// Returns the rows to compare with: RAM in place of the cache device, and other caches. Their kind
+/// goes into the column of the mode.
 pub(crate) fn compared(advice: &Advice) -> impl Iterator<Item = (&'static str, &Trial)> {
     let ram = advice.ram.iter().flat_map(|ram| [("RAM", &ram.alone), ("RAM, around", &ram.around)]);
     ram.chain(advice.rivals.iter().map(|(rival, trial)| (rival.name, trial)))
@@ -133,7 +132,7 @@ fn table(out: &mut String, advice: &Advice) -> Result<(), Error> {
     )
 }
 
-/// What the rows to compare with are.
+/// Explains the rows to compare with.
 pub(crate) fn about_compared(advice: &Advice) -> Option<String> {
     let mut words = Vec::new();
     if advice.ram.is_some() {
@@ -149,8 +148,7 @@ pub(crate) fn about_compared(advice: &Advice) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// Whether a row is of what is advised. Without writes all modes are one, and only writeback was
-/// tried.
+/// Whether a row is advised. Without writes all modes are one, and only writeback was tried.
 pub(crate) fn is_chosen(advice: &Advice, trial: &Trial) -> bool {
     let same = |choice: Choice, (bytes, mode)| {
         bytes == choice.cache_bytes && (mode == choice.mode || advice.survey.writes == 0)
@@ -158,7 +156,7 @@ pub(crate) fn is_chosen(advice: &Advice, trial: &Trial) -> bool {
     advice.choice.zip(trial.cache).is_some_and(|(choice, cache)| same(choice, cache))
 }
 
-/// What follows, a line each.
+/// Returns the conclusions, a line each.
 pub(crate) fn conclusions(question: &Question, advice: &Advice) -> Vec<String> {
     let mut lines = vec![because::because(question, advice)];
     if let Some(choice) = &advice.choice {
@@ -226,7 +224,7 @@ fn mode(advice: &Advice, choice: &Choice) -> String {
     }
 }
 
-/// What so many bytes in so long are in a day, if the trace says how long it took.
+/// Returns the bytes in a day, if the trace says how long it took.
 pub(crate) fn per_day(advice: &Advice, bytes: u64, took_ns: u64) -> Option<u64> {
     advice.survey.span_ns?;
     (took_ns > 0).then(|| (bytes as f64 * 86_400e9 / took_ns as f64) as u64)
@@ -244,7 +242,7 @@ fn wear(advice: &Advice, choice: &Choice) -> Option<String> {
     ))
 }
 
-/// What the figures don't tell.
+/// Returns the limits of the figures, a line each.
 fn limits(question: &Question, advice: &Advice) -> Vec<String> {
     let mut lines = Vec::new();
     let is_late = |played: &Played| {

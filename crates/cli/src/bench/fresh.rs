@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The target `fresh`: a Flashfront volume for each turn, with an empty cache, served by the real
-//! daemon in a thread of this process, and gone afterwards.
+//! The target `fresh`: a Flashfront volume for each turn, with an empty cache, which is gone
+//! afterwards.
 //!
-//! A device that is not given is a file with the pace of a disk or an SSD.
+//! The real daemon serves it, in a thread of this process. A device that is not given is a file
+//! with the pace of a disk or an SSD.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -28,19 +29,19 @@ use crate::human;
 const DISK: &str = "wd-re-4tb";
 /// The pace of a cache device that is not given.
 const SSD: &str = "samsung-850-pro";
-/// A smaller cache has no room for what its log keeps free.
+/// A smaller cache has no room for the segments that its log keeps free.
 const CACHE_BYTES_MIN: u64 = 32 << 20;
-/// What is overwritten at both ends of a cache device that was given, so that it is no cache any
-/// more.
+/// Bytes that are overwritten at both ends of a cache device that was given, so that it is no cache
+/// any more.
 const WIPE_BYTES: usize = 512 << 10;
 const NAME: &str = "bench";
 
-/// What volumes are made of.
+/// The devices and options of volumes.
 pub(super) struct Maker {
     cache: Part,
     origin: Part,
     cache_bytes: u64,
-    /// For sockets: their paths are short.
+    /// The folder for sockets, whose paths must be short.
     sockets: TempDir,
 }
 
@@ -172,7 +173,7 @@ impl FreshMaker for Maker {
         let (stop, (ready, is_ready)) = (StopHandle::default(), mpsc::channel());
         let hooks = Hooks {
             ready: Some(Box::new(move |_| {
-                // Nobody listens if the bench has given up meanwhile.
+                // The bench may have given up meanwhile.
                 let _ = ready.send(());
             })),
             stop: stop.clone(),
@@ -232,7 +233,7 @@ impl Fresh for Served {
     }
 
     fn end(mut self: Box<Self>) -> Result<(), BenchError> {
-        // What is dirty needs no origin: the volume is gone.
+        // Dirty data needs no origin any more: the volume is gone.
         self.stop.stop_at_once();
         self.join()
     }

@@ -36,7 +36,7 @@ impl Told {
 
     fn show(&self) {
         let left = self.began.1.saturating_sub(self.began.0.elapsed());
-        // What turns out longer than thought makes the whole longer.
+        // A run that takes longer than thought makes the whole longer.
         let done = self.whole.saturating_sub(left);
         self.bar.set_position(done.as_millis() as u64);
         self.bar.set_message(human::span(left.as_secs()));

@@ -10,7 +10,7 @@ use flashfront_sim::trace::Format;
 
 use crate::usage::misused;
 
-/// As many as most disks and SSDs take at once.
+/// The requests that most disks and SSDs take at once.
 const IN_FLIGHT: u32 = 32;
 
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub(super) struct ReplayArgs {
 }
 
 impl ReplayArgs {
-    /// What is replayed, if the suite is that.
+    /// Returns the options of a replay, if the suite is one.
     pub(super) fn options(&self, suite: Option<&str>) -> anyhow::Result<Option<Options>> {
         let Some(trace) = &self.trace else {
             if suite == Some(NAME) {

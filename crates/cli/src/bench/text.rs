@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What people read of a bench: the plan before, the tables after.
+//! The texts of a bench for people: the plan before, the tables after.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use flashfront_bench::{Bench, Headline, Plan, Results, Row};
 use crate::columns::Columns;
 use crate::human;
 
-/// What is about to happen.
+/// Tells what is about to happen.
 pub(super) fn begins(bench: &Bench, plan: &Plan, folder: &Path) -> String {
     let mut out = String::new();
     let targets: Vec<&str> = bench.targets.iter().map(|target| target.name.as_str()).collect();
@@ -30,7 +30,7 @@ pub(super) fn begins(bench: &Bench, plan: &Plan, folder: &Path) -> String {
     out
 }
 
-/// As [`begins`], with all commands, for `--dry-run`.
+/// Tells what [`begins`] does, with all commands, for `--dry-run`.
 pub(super) fn plan(bench: &Bench, plan: &Plan, folder: &Path) -> String {
     let mut out = begins(bench, plan, folder);
     let mut last = None;

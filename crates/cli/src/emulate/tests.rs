@@ -67,8 +67,8 @@ fn the_daemons_devices_have_the_pace_of_the_whole_device_that_the_file_begins() 
     assert_eq!(served(&hooks.wrap_origin.unwrap()), expected(hdd));
     assert_eq!(served(&hooks.wrap_cache.unwrap()), expected(ssd));
     assert_eq!(served(&hooks.wrap_mirror.unwrap()), expected(ssd));
-    // Half a turn and the settling, hardly any way: a disk of this size would be no slower, the
-    // whole of a large one 12.7 ms.
+    // Half a turn and the settling, hardly any way. A disk of this size would be no slower; the
+    // whole of a large one takes 12.7 ms.
     let mean_ms = expected(hdd)[199] / 200 / 1_000_000;
     assert!((4..8).contains(&mean_ms), "{mean_ms}");
 }

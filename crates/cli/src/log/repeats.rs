@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which lines of a log that repeats itself are written, and how many are left out.
+//! Decides which lines of a log that repeats itself are written, and counts the others.
 //!
-//! Lines are of one kind if the same place in the program says them of the same thing. Of each kind
-//! [`FIRST`] lines in [`WINDOW`] are written at once. What comes then is counted, and told as one
-//! line when the window is over: as long as a kind goes on, it has one line in each window. The
+//! Lines are of one kind if the same place in the program says them of the same thing. [`FIRST`]
+//! lines of each kind in [`WINDOW`] are written at once. Further lines are counted, and told as one
+//! line when the window is over. As long as a kind goes on, it has one line in each window. The
 //! clock is the caller's.
 
 use std::collections::HashMap;
@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Lines of a kind that are written at once: enough to see whether they differ.
 pub(super) const FIRST: u32 = 5;
-/// For how long lines of a kind are counted before they are told as one: 8,640 lines a day at most.
+/// The time for which lines of a kind are counted before they are told as one: 8,640 lines a day at
+/// most.
 pub(super) const WINDOW: Duration = Duration::from_secs(10);
 /// Kinds that are told apart. Devices, volumes and sockets are fewer.
 const KINDS_MAX: usize = 256;
@@ -22,7 +23,7 @@ const KINDS_MAX: usize = 256;
 pub(super) struct LeftOut<T> {
     /// How many.
     pub(super) lines: u64,
-    /// In how many seconds.
+    /// The seconds in which they came.
     pub(super) seconds: u64,
     /// The last of them.
     pub(super) last: T,
@@ -76,8 +77,10 @@ impl<K: Eq + Hash, T> Repeats<K, T> {
         self.kinds.values().filter(|window| window.left_out > 0).map(|window| window.began + WINDOW).min()
     }
 
-    /// What was left out in windows that are over by now. A kind of which anything was left out
-    /// begins its next window with all its lines used up: until it is silent for a whole one.
+    /// Returns the lines that were left out in windows that are over by now.
+    ///
+    /// A kind with lines left out begins its next window with all its lines used up, until it is
+    /// silent for a whole one.
     pub(super) fn over(&mut self, now: Instant) -> Vec<LeftOut<T>> {
         let mut told = Vec::new();
         self.kinds.retain(|_, window| {
@@ -94,7 +97,7 @@ impl<K: Eq + Hash, T> Repeats<K, T> {
         told
     }
 
-    /// What was left out and is not told yet, however short a time ago.
+    /// Returns the lines that were left out and are not told yet, however short a time ago.
     pub(super) fn end(&mut self, now: Instant) -> Vec<LeftOut<T>> {
         let windows = self.kinds.drain();
         windows.filter_map(|(_, mut window)| window.tell(now.duration_since(window.began))).collect()
@@ -134,7 +137,7 @@ mod tests {
             lines.filter(|line| self.repeats.take(kind, *line, now)).count()
         }
 
-        /// What is told of lines left out: how many, in how many seconds, the last of them.
+        /// Returns what is told of lines left out: how many, in how many seconds, the last of them.
         fn told(&mut self, second: u64) -> Vec<(u64, u64, u64)> {
             let now = self.at(second);
             self.repeats.over(now).into_iter().map(|it| (it.lines, it.seconds, it.last)).collect()

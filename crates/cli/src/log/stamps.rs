@@ -28,8 +28,8 @@ pub(super) fn stderr_is_the_journal() -> bool {
     stderr.is_ok_and(|it| is_stream(&stream, it.dev(), it.ino()))
 }
 
-/// Whether a stream is the one that the journal reads. systemd.exec(5): the variable holds its
-/// device and inode in decimal, and is inherited by programs whose stderr leads elsewhere.
+/// Whether the journal reads a stream. systemd.exec(5): the variable holds its device and inode in
+/// decimal, and programs inherit it whose stderr leads elsewhere.
 fn is_stream(journal: &str, device: u64, inode: u64) -> bool {
     journal.split_once(':').is_some_and(|(of, number)| of.parse() == Ok(device) && number.parse() == Ok(inode))
 }

@@ -30,7 +30,7 @@ pub(super) fn page(reference: &str) -> Page {
     let mut has_keys = false;
     for entry in entries(reference) {
         if entry.settings.is_empty() {
-            // What is said of the file as a whole comes before the first key.
+            // Text about the file as a whole comes before the first key.
             roff.text([roman(entry.prose.join("\n"))]);
             continue;
         }

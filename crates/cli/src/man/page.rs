@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The pages of the command and its verbs, made from what `--help` knows.
+//! The pages of the command and its verbs, made from the data of `--help`.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 
 use super::Page;
 
-/// What the second column of an exit status says; the daemon ends by the same rules.
+/// The meanings of exit statuses; the daemon ends by the same rules.
 const EXIT: [(&str, &str); 3] = [
     ("0", "Done."),
     ("1", "Not done, or damage was found."),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::fuse::skip_without_fuse;
-use crate::harness::{Daemon, MIB, Volume, must};
+use crate::harness::{Daemon, MIB, Volume, must, output, tool};
 use crate::refusal::assert_refused;
 use crate::told;
 
@@ -18,6 +18,7 @@ const IN_TIME: [&str; 2] = ["--device-timeout", "3s"];
 /// A file that hangs when it is told to.
 struct Hanging {
     daemon: Daemon,
+    folder: PathBuf,
     file: PathBuf,
     // Dropped behind the daemon that uses it.
     _volume: Volume,
@@ -31,7 +32,14 @@ impl Hanging {
         std::fs::create_dir(&folder).expect("a folder can be made");
         let daemon = Daemon::spawn(volume.serve_nowhere().arg("--fuse").arg(&folder), &volume.log);
         daemon.ready();
-        Self { daemon, file: folder.join("data"), _volume: volume }
+        Self { daemon, file: folder.join("data"), folder, _volume: volume }
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        // The daemon is killed next, and its mount would keep the folder of the test.
+        output(tool("umount").arg("--lazy").arg("--quiet").arg(&self.folder));
     }
 }
 

@@ -41,6 +41,7 @@ fn a_running_daemon_takes_over_what_it_can_and_names_the_rest() {
     );
     daemon.signal(Signal::HUP);
     daemon.says("taken over: dirty_limit is 4 MiB, sequential_bypass is 4 MiB, the mode of data is writethrough");
+    daemon.says("reload: log_level is warn");
     daemon.says("threads, [policy] read_around");
     let status = volume.status();
     assert_eq!((&status["dirty_limit_blocks"], &status["mode"]), (&1024.into(), &"writethrough".into()), "{status}");

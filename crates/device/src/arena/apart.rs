@@ -12,9 +12,11 @@ use std::io;
 
 use flashfront_engine::{Buf, LaneJob, Time};
 
+use super::Arena;
+use super::caches::Unfenced;
+use super::classes::{CHUNK_NUMBERS, number_of};
 use super::hands::{Hands, Work};
 use super::lending::NUMBERS;
-use super::{Arena, CHUNK_NUMBERS, Unfenced, number_of};
 
 /// With this many blocks for each of two lanes their work is done apart. That costs 0.5 to 1 us, as
 /// much as two or three blocks.

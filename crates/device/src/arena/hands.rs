@@ -55,13 +55,14 @@ impl Work {
     }
 }
 
+/// A place where the work of a lane is put down.
 #[derive(Default)]
-struct Place {
+struct WorkSlot {
     state: AtomicU8,
     work: Mutex<Option<Work>>,
 }
 
-impl Place {
+impl WorkSlot {
     /// No thread ever waits for this lock: the state says whose turn it is.
     fn work(&self) -> MutexGuard<'_, Option<Work>> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
@@ -81,7 +82,7 @@ impl Place {
 }
 
 struct Table {
-    places: Vec<Place>,
+    places: Vec<WorkSlot>,
     quit: AtomicBool,
 }
 
@@ -114,7 +115,7 @@ impl std::fmt::Debug for Hands {
 impl Hands {
     /// Starts `helpers` helpers for `lanes` lanes.
     pub(super) fn new(lanes: usize, helpers: usize) -> std::io::Result<Self> {
-        let places = std::iter::repeat_with(Place::default).take(lanes).collect();
+        let places = std::iter::repeat_with(WorkSlot::default).take(lanes).collect();
         let table = Arc::new(Table { places, quit: AtomicBool::new(false) });
         let mut hands = Self { table, helpers: Vec::new(), leaves_all: false };
         for nth in 1..=helpers {
@@ -194,7 +195,7 @@ impl Drop for Hands {
 fn help(table: &Table, asleep: &AtomicBool) {
     let mut looks = 0;
     while !table.quit.load(Ordering::SeqCst) {
-        if table.places.iter().rev().any(Place::claim) {
+        if table.places.iter().rev().any(WorkSlot::claim) {
             looks = 0;
             continue;
         }

@@ -10,8 +10,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::Arena;
+use super::chunk::Chunk;
+use super::classes::CHUNK_NUMBERS;
 use super::quarantine::Quarantine;
-use super::{Arena, CHUNK_NUMBERS, Chunk, Pool};
+use super::used::Pool;
 
 /// Arenas that another one may borrow from: of 63 carriers and 256 lanes.
 pub(super) const LOANS_MAX: usize = 320;

@@ -4,7 +4,10 @@
 
 use flashfront_engine::{Buf, LaneJob, Memory, Span};
 
-use super::{Arena, CLASSES, Pool, caches, class_bytes, class_of, prefetch};
+use super::Arena;
+use super::caches::{self, prefetch};
+use super::classes::{CLASSES, class_bytes, class_of};
+use super::used::Pool;
 
 impl Memory for Arena {
     /// # Panics

@@ -18,7 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flashfront_engine::{Buf, Memory, Span};
 
-use super::{Arena, Chunk, UNIT_BITS, number_of};
+use super::Arena;
+use super::chunk::Chunk;
+use super::classes::{UNIT_BITS, class_bytes, number_of, stood_in};
 
 #[derive(Debug, Default)]
 struct Entry {
@@ -150,7 +152,7 @@ impl Arena {
     /// If there is no memory at all.
     pub fn quarantine(&mut self, buf: Buf) {
         let class = self.chunk_of(buf).1.class();
-        let bytes = super::class_bytes(usize::from(class)) as usize;
+        let bytes = class_bytes(usize::from(class)) as usize;
         let stand_in = Arc::new(Chunk::map(false).expect("4 MiB of addresses"));
         stand_in.set_class(class);
         let old = self.ptr(Span::new(buf, 0, bytes as u32));
@@ -171,7 +173,7 @@ impl Arena {
     pub(crate) fn carry_over(&mut self, span: Span, memory: u32) {
         let Some(was) = self.quarantine_of(span.buf()).exchanged(span.buf(), memory) else { return };
         let from = match was {
-            Some(stand_in) => super::stood_in(&stand_in, span),
+            Some(stand_in) => stood_in(&stand_in, span),
             None => self.own_address(span),
         };
         // SAFETY: both have the buffer's length, and the range is inside it. Only the I/O that has

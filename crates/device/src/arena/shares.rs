@@ -7,7 +7,10 @@
 
 use flashfront_engine::Buf;
 
-use super::{Arena, CHUNK_BYTES, Pool, class_of};
+use super::Arena;
+use super::chunk::CHUNK_BYTES;
+use super::classes::class_of;
+use super::used::Pool;
 
 /// The purposes of front-ends' buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

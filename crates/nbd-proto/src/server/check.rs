@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which requests are in order: by the rules of the protocol, and of the export.
+//! Checks that requests are in order: by the rules of the protocol, and of the export.
 //!
 //! A request that has passed has a range inside the export, not empty and not too long. Any byte
 //! may be its first or last one, as far as the block sizes allow.
@@ -19,7 +19,7 @@ impl Refusal {
     const UNKNOWN: Self = Self(Errno::EINVAL, "this server knows no such command");
 }
 
-/// What a header asks for; or why not.
+/// Returns the operation of a header, or its fault.
 pub(crate) fn check(header: &RequestHeader, terms: &Terms) -> Result<Ask, Refusal> {
     let (ask, flags) = ask_of(header, terms)?;
     // FUA is allowed with every command, and means nothing to a read.

@@ -10,7 +10,7 @@ pub(crate) const NAME_BYTES_MAX: usize = 4096;
 /// The context, and its number for a client that has selected it.
 pub(crate) const ALLOCATION: &[u8] = b"base:allocation";
 pub(crate) const ALLOCATION_ID: u32 = 1;
-/// What lists all contexts of the protocol, and selects none.
+/// The query that lists all contexts of the protocol, and selects none.
 const WILDCARD: &[u8] = b"base:";
 
 /// Answers LIST_META_CONTEXT or SET_META_CONTEXT; the export for which the context is selected, if

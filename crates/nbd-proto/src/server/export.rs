@@ -9,14 +9,14 @@ use crate::wire::{Replies, export_flag};
 pub struct Export {
     /// The name that clients ask for. The empty name means the only export, if there is one only.
     pub name: String,
-    /// What people are told of it.
+    /// The description for people.
     pub description: String,
-    /// Its size.
+    /// The size.
     pub size_bytes: u64,
     /// Flags of [`export_flag`]: what it can do. HAS_FLAGS, SEND_DF and BLOCK_STATUS_PAYLOAD are
     /// added where they belong. A command without its flag is refused.
     pub flags: u16,
-    /// Its block sizes. A client that does not ask for them may have longer requests.
+    /// The block sizes. A client that does not ask for them may have longer requests.
     pub sizes: BlockSizes,
 }
 
@@ -32,7 +32,7 @@ impl Export {
     }
 }
 
-/// What client and server have agreed on.
+/// The terms that client and server have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub(crate) replies: Replies,

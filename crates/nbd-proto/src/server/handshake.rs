@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The handshake of a server, fixed newstyle: from the greeting to the choice of an export.
 //!
-//! No I/O: takes the bytes that are there, appends the answers. Options longer than
-//! [`OPTION_BYTES_MAX`] are skipped unread, so nothing is kept but what the caller's read buffer
-//! holds. At STARTTLS the caller goes on inside TLS, and all that was agreed on before is
-//! forgotten: anybody on the way may have said it.
+//! It takes the bytes that are there, and appends the answers. Options longer than
+//! [`OPTION_BYTES_MAX`] are skipped unread, so only the caller's read buffer holds them. At
+//! STARTTLS the caller goes on inside TLS. All that was agreed on before is forgotten: an attacker
+//! on the way may have said it.
 
 use super::context::{NAME_BYTES_MAX, answer_contexts};
 use super::export::{Agreed, Export, find};
@@ -16,10 +16,10 @@ use crate::wire::{
 /// information is a tenth of it.
 pub(crate) const OPTION_BYTES_MAX: u32 = 64 << 10;
 
-/// What there is to be said about TLS.
+/// The part that TLS plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Security {
-    /// There is none.
+    /// There is no TLS.
     Off,
     /// The client may ask for it (the protocol's SELECTIVETLS).
     Offered,
@@ -29,7 +29,7 @@ pub enum Security {
     On,
 }
 
-/// Where a client is in its handshake.
+/// The state of a client's handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handshake {
     security: Security,
@@ -42,16 +42,16 @@ pub(crate) struct Handshake {
     skip: u64,
 }
 
-/// What the bytes meant.
+/// The meaning of the bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Not enough of them.
+    /// There are not enough of them.
     Need,
     /// This many are done with.
     Took(usize),
     /// The client has chosen; these many are done with, and requests follow.
     Start { took: usize, export: usize, agreed: Agreed },
-    /// These many are done with; once the answer is sent, the conversation goes on inside TLS.
+    /// These bytes are done with; once the answer is sent, the conversation goes on inside TLS.
     StartTls(usize),
     /// Send what is queued and close.
     End,
@@ -203,8 +203,8 @@ impl Handshake {
                     wire::encode_answer(out, option, answer::INVALID, b"TLS has started already");
                     Step::Took(took)
                 }
-                // A client waits for the answer before it says more. So this was said by somebody
-                // else, to be taken for the client's first words inside TLS (CVE-2021-3716).
+                // A client waits for the answer before it says more. So an attacker said this, to
+                // be taken for the client's first words inside TLS (CVE-2021-3716).
                 Security::Offered | Security::Required if input.len() > took => Step::End,
                 Security::Offered | Security::Required => {
                     wire::encode_answer(out, option, answer::ACK, &[]);

@@ -8,28 +8,28 @@ use super::check::Refusal;
 use super::context::ALLOCATION_ID;
 use crate::wire::{ChunkHeader, Replies, SimpleReply, chunk, state};
 
-/// The length of what is said of a hole: where it is, and how long.
+/// The length of a chunk about a hole: its place, and its length.
 const HOLE_CHUNK_BYTES: u32 = 12;
 
-/// A part of a range: so many bytes that are data, or a hole that reads as zeroes.
+/// A part of a range: bytes that are data, or a hole that reads as zeroes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Its length.
+    /// The length.
     pub bytes: u64,
     /// Whether it is a hole.
     pub hole: bool,
 }
 
-/// A part of what was read.
+/// A part of the data that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its first byte on the export.
+    /// The first byte on the export.
     pub start: u64,
-    /// Its length.
+    /// The length.
     pub bytes: u32,
-    /// No part of this read went before.
+    /// Whether no part of this read went before.
     pub first: bool,
-    /// No part of this read follows.
+    /// Whether no part of this read follows.
     pub last: bool,
 }
 
@@ -45,7 +45,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// All is well, and there is nothing to tell.
+    /// Appends a reply that all is well, and that there is nothing to tell.
     pub fn done(&self, out: &mut Vec<u8>) {
         match self.replies {
             Replies::Simple | Replies::Structured => SimpleReply { error: 0, cookie: self.cookie }.encode(out),
@@ -53,8 +53,10 @@ impl Reply {
         }
     }
 
-    /// Not all is well; and where, if that is known. Not in simple replies to a read whose first
-    /// part was told: the caller must hang up there.
+    /// Appends a reply that the request failed; and the place, if that is known.
+    ///
+    /// A simple reply to a read whose first part was told can't say so: the caller must hang up
+    /// there.
     pub fn failed(&self, refusal: Refusal, at: Option<u64>, out: &mut Vec<u8>) {
         let Refusal(errno, why) = refusal;
         if self.replies == Replies::Simple {
@@ -68,7 +70,7 @@ impl Reply {
         at.into_iter().for_each(|at| out.extend_from_slice(&at.to_be_bytes()));
     }
 
-    /// What goes before the data of a part. Simple replies need the parts in order.
+    /// Appends the bytes that go before the data of a part. Simple replies need the parts in order.
     pub fn data(&self, part: Part, out: &mut Vec<u8>) {
         match self.replies {
             Replies::Simple if part.first => SimpleReply { error: 0, cookie: self.cookie }.encode(out),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Integers at the front of bytes that nobody has checked. All are big-endian.
+//! Integers at the front of bytes that are not checked yet. All are big-endian.
 
 /// Takes integers off the front of untrusted bytes; the rest is the field.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// Takes `len` bytes, if there are so many.
+    /// Takes `len` bytes, if there are as many.
     pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;

@@ -108,13 +108,13 @@ impl SimpleReply {
 /// The header of a chunk, without its payload of `len` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
-    /// No chunk of this reply follows.
+    /// Whether no chunk of this reply follows.
     pub done: bool,
     /// A number of [`chunk`].
     pub kind: u16,
     /// The request that is answered.
     pub cookie: u64,
-    /// Where the request begins; told in extended replies only.
+    /// The place where the request begins; told in extended replies only.
     pub offset: u64,
     /// Bytes of the chunk's payload.
     pub len: u32,

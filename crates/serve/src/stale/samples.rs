@@ -27,7 +27,7 @@ pub(super) enum Change {
 
 /// A sampled place.
 #[derive(Clone, Debug)]
-struct Place {
+struct SampleState {
     offset: u64,
     len: u32,
     vital: bool,
@@ -46,7 +46,7 @@ struct Place {
 /// The sampled places of an origin, sorted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samples {
-    places: Vec<Place>,
+    places: Vec<SampleState>,
     is_saving: bool,
     /// Flushes begun.
     flushes: u64,
@@ -58,7 +58,7 @@ impl Samples {
     /// Begins with the content of a device: sorted places, with their hashes, and whether each is
     /// vital.
     pub(super) fn new(found: Vec<(Sample, bool)>) -> Self {
-        let place = |(it, vital): (Sample, bool)| Place {
+        let place = |(it, vital): (Sample, bool)| SampleState {
             offset: it.offset,
             len: it.len,
             vital,
@@ -179,7 +179,7 @@ impl Samples {
 
     /// Bytes of the largest record that there may be.
     pub(super) fn record_bytes_max(&self) -> usize {
-        let hashes = |place: &Place| if place.vital { VERSIONS_MAX } else { 1 };
+        let hashes = |place: &SampleState| if place.vital { VERSIONS_MAX } else { 1 };
         self.places.iter().map(|place| Sample::bytes(hashes(place))).sum()
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The four loads, each made by real clients of the served volume, which is a file (FUSE).
 //!
-//! File systems lie on a loop device with direct I/O, and are mounted anew before what is to be
-//! read: with the page cache full nobody would ask the volume.
+//! File systems lie on a loop device with direct I/O, and are mounted anew before they are read.
+//! With a full page cache no request would reach the volume.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -25,7 +25,7 @@ pub(super) const LOADS: [Load; 4] = [
     Load { name: "trace of a database server", origin_bytes: 26 << 30, run: trace },
 ];
 
-/// So much faster is the trace replayed: in 77 s instead of 51 minutes.
+/// The factor by which the trace is replayed faster: in 77 s instead of 51 minutes.
 const FASTER: f64 = 40.0;
 
 /// fio, with direct I/O on the volume.
@@ -178,7 +178,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         if self.mounted {
-            // What remains to be done is said by the next command that needs the folder.
+            // A failure is told by the next command that needs the folder.
             let _ = self.unmount();
         }
         let _ = run(Command::new("losetup").arg("--detach").arg(&self.device));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a daemon's metrics say of the second half of its requests.
+//! Takes the second half of a daemon's requests from its metrics.
 //!
-//! Nobody knows when the half is over before the end. So the counters are read twenty times a
-//! second, and what they were at the half is between two samples.
+//! The moment of the half is not known before the end. So the counters are read twenty times a
+//! second, and their values at the half are between two samples.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -17,7 +17,7 @@ use crate::run::Failed;
 
 const EVERY: Duration = Duration::from_millis(50);
 
-/// What was counted so far, or between two moments.
+/// The counters at a moment, or between two moments.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Measured {
     /// Requests, and the seconds that all of them took.
@@ -29,7 +29,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// From the text of /metrics.
+    /// Reads the text of /metrics.
     fn of(text: &str) -> Self {
         let all = |name: &str, kinds: &[&str]| -> f64 {
             let lines = text.lines().filter_map(|line| line.strip_prefix(name));
@@ -73,7 +73,7 @@ impl Measured {
         ratio(self.writes.1, self.writes.0)
     }
 
-    /// With each figure of two made to one.
+    /// Joins each figure with that of the other.
     fn with(&self, other: &Self, one: impl Fn(f64, f64) -> f64) -> Self {
         let two = |a: (f64, f64), b: (f64, f64)| (one(a.0, b.0), one(a.1, b.1));
         Self {
@@ -100,7 +100,7 @@ fn ratio(part: f64, whole: f64) -> Option<f64> {
 pub(super) struct Samples(Vec<Measured>);
 
 impl Samples {
-    /// What was counted after half of the requests.
+    /// Returns the counts of the second half of the requests.
     pub(super) fn second_half(&self) -> Result<Measured, Failed> {
         let Some(last) = self.0.last().filter(|last| last.requests() > 1) else {
             return Err(Failed::Usage("the daemon's metrics count no requests".into()));
@@ -158,7 +158,7 @@ fn get(port: u16) -> Result<String, Failed> {
     ask().map_err(|error| Failed::Usage(format!("the daemon's /metrics: {error}")))
 }
 
-/// A port that nobody listens on.
+/// Finds a port on which no program listens.
 pub(super) fn free_port() -> Result<u16, Failed> {
     let found = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
     found.map(|it| it.port()).map_err(|error| Failed::Usage(format!("no free port: {error}")))

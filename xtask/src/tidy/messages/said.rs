@@ -8,7 +8,7 @@
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-/// What stands for each part of a message that is filled in when it is printed.
+/// The sign for each part of a message that is filled in when it is printed.
 pub(super) const PART: char = '…';
 
 /// A text that can be printed, and the line that it is written in.
@@ -39,7 +39,7 @@ const CALLS: &[&str] = &[
     "wrong",
 ];
 
-/// Macros and functions whose words only a bug shows, or nobody.
+/// Macros and functions whose words only a bug shows, or no user.
 const UNSAID: &[&str] = &[
     "assert",
     "assert_eq",
@@ -164,8 +164,10 @@ fn display(tokens: &[TokenTree]) -> Option<(&Group, usize)> {
     Some((group(&tokens[body])?, body + 1))
 }
 
-/// What a closure without arguments makes, of which these are the first tokens: a literal, or
-/// `format!(...)`. Such a closure is for `with_context` and the like, and may have a name before.
+/// Reads a closure without arguments that makes a literal, or `format!(...)`; these are its first
+/// tokens.
+///
+/// Such a closure is for `with_context` and the like, and may have a name before.
 fn made(tokens: &[TokenTree]) -> Option<Said> {
     match tokens {
         [TokenTree::Ident(name), TokenTree::Punct(_), TokenTree::Group(args), ..] if name == "format" => first(args),
@@ -203,18 +205,18 @@ fn without_first(args: &Group) -> TokenStream {
     others.collect()
 }
 
-/// Whether somebody could look for the text: it has two words beside what is filled in.
+/// Whether a user could look for the text: it has two words beside the parts that are filled in.
 fn is_words(text: &str) -> bool {
     text.split_whitespace().filter(|word| word.chars().any(char::is_alphabetic)).count() >= 2
 }
 
-/// Whether the text is so long that it is no name.
+/// Whether the text is too long for a name.
 fn is_sentence(text: &str) -> bool {
     text.split(' ').count() >= 4
 }
 
-/// What a string literal of Rust prints, with [`PART`] for what is filled in; None for other
-/// literals.
+/// Returns the text that a string literal of Rust prints, with [`PART`] for parts that are filled
+/// in; None for other literals.
 fn text_of(literal: &str) -> Option<String> {
     let plain = match literal.strip_prefix('r') {
         Some(raw) => raw.trim_matches('#').strip_prefix('"')?.strip_suffix('"')?.to_owned(),

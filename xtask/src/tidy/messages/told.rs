@@ -16,13 +16,15 @@ pub(super) struct Quote {
     pub(super) text: String,
 }
 
-/// So many letters of a message, at least, are in a quote that shortens it.
+/// A quote that shortens a message has this many of its letters at least.
 const LETTERS_MIN: usize = 10;
 
 impl Quote {
-    /// Whether a reader who looks for the message finds this line: if so, how many letters of the
-    /// line are the message's. A quote may be longer than the message, as most messages are printed
-    /// behind what was being done, with the cause behind them. Or it may be shorter.
+    /// Counts the letters of this line that are the message's, if a reader who looks for the
+    /// message finds it.
+    ///
+    /// A quote may be longer than the message, as most messages are printed with the operation
+    /// before them, and the cause behind them. Or it may be shorter.
     pub(super) fn tells(&self, message: &str) -> Option<usize> {
         let own = letters(&self.text);
         if own >= LETTERS_MIN && in_order(&self.text, message) {
@@ -31,8 +33,8 @@ impl Quote {
         in_order(message, &self.text).then(|| letters(message))
     }
 
-    /// Whether a line of which so many letters are in messages is still what the program prints.
-    /// The rest of a line may come from the kernel, or be filled in.
+    /// Whether the program still prints a line with `told` letters in messages. The rest of a line
+    /// may come from the kernel, or be filled in.
     pub(super) fn is_printed(&self, told: usize) -> bool {
         told > 0 && 2 * told >= letters(&self.text)
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was counted: in the guest by its kernel and the caches, outside by our daemon, and on the
-//! models.
+//! The counts: in the guest by its kernel and the caches, outside by our daemon, and on the models.
 
 use crate::run::Failed;
 
@@ -31,7 +30,7 @@ struct Counters {
     hits: Option<[u64; 2]>,
 }
 
-/// What one system did.
+/// The report of one system.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) system: &'static str,
@@ -95,7 +94,7 @@ impl Report {
     }
 }
 
-/// What our daemon counts, of `status --json`.
+/// Reads our daemon's counters from `status --json`.
 fn of_status(json: &str) -> Result<Counters, Failed> {
     let status = crate::bench::parse(json)?;
     let number = |key: &str| {
@@ -126,8 +125,8 @@ pub(super) fn phases(job: &str) -> Vec<String> {
     sections.filter(|name| *name != "global").map(str::to_owned).collect()
 }
 
-/// The job for the models' run of that number: the first as it is, the others with other random
-/// numbers; without what means nothing in virtual time.
+/// Returns the job for the models' run of that number: the first as it is, the others with other
+/// random numbers. Options that mean nothing in virtual time are left out.
 pub(super) fn reseeded(job: &str, nth: u64) -> String {
     let mut seed = 1000 * nth;
     let kept = |line: &&str| *line != "group_reporting" && (nth == 0 || !line.starts_with("randseed="));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the models did with the job, and with the same job and other random numbers: how much of a
-//! difference is chance.
+//! The results of the models for the job, and for the same job with other random numbers: so much
+//! of a difference is chance.
 
 use super::counted::Moved;
 use crate::run::Failed;

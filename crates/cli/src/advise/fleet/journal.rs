@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rows that are finished, beside the table: a line of JSON each, behind one that says how the
+//! The rows that are finished, beside the table: a line of JSON each. The first line says how the
 //! work was begun.
 //!
 //! A line is written with one call, and a line that was cut is dropped at the next start: after
@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 use super::row::Row;
 use crate::usage::misused;
 
-/// What rows must have in common to be in one table.
+/// The options that rows of one table have in common.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::advise) struct Begun {
     /// The program that finds out. Another one may find out something else.
     pub(in crate::advise) flashfront: String,
-    /// All options that change a row, as they are written.
+    /// The options that change a row, as they are written.
     pub(in crate::advise) options: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ impl Journal {
         }
         let mut text = Vec::new();
         file.read_to_end(&mut text).with_context(place)?;
-        // What a kill has cut is dropped.
+        // A line that a kill has cut is dropped.
         text.truncate(text.iter().rposition(|it| *it == b'\n').map_or(0, |at| at + 1));
         let rows = rows(&path, &text, begun)?;
         file.set_len(text.len() as u64).with_context(place)?;
@@ -99,7 +99,7 @@ impl Journal {
         self.file.write_all(&text).with_context(|| format!("{}: can't be written", self.path.display()))
     }
 
-    /// All rows, in the order of their names.
+    /// Returns all rows, in the order of their names.
     pub(super) fn rows(self) -> Vec<Row> {
         self.rows.into_values().collect()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a fleet's table says of one recording. The names are a contract: fields are added, never
+//! The row of one recording in a fleet's table. The names are a contract: fields are added, never
 //! renamed or removed.
 
 use flashfront_sim::advise::{Advice, Question, Trial};
@@ -25,7 +25,7 @@ pub(super) struct Row {
     pub(super) writes: Option<u64>,
     pub(super) read_bytes: Option<u64>,
     pub(super) write_bytes: Option<u64>,
-    /// From the first request to the last; nothing if they have no times.
+    /// The time from the first request to the last; nothing if they have no times.
     pub(super) span_ns: Option<u64>,
     /// Distinct blocks that are asked for.
     pub(super) footprint_bytes: Option<u64>,
@@ -40,17 +40,17 @@ pub(super) struct Row {
     /// The size that is advised; nothing if no cache helps.
     pub(super) cache_bytes: Option<u64>,
     pub(super) mode: Option<String>,
-    /// What a request takes on the disk alone.
+    /// The time of a request on the disk alone.
     pub(super) alone_mean_ns: Option<u64>,
     pub(super) alone_read_mean_ns: Option<u64>,
     pub(super) alone_write_mean_ns: Option<u64>,
-    /// What a request takes with the cache that is advised.
+    /// The time of a request with the cache that is advised.
     pub(super) mean_ns: Option<u64>,
     pub(super) read_mean_ns: Option<u64>,
     pub(super) write_mean_ns: Option<u64>,
     pub(super) read_hit_ratio: Option<f64>,
     pub(super) flash_write_bytes_per_day: Option<u64>,
-    /// All sizes that were tried, in writeback mode, and at each the hits and the mean.
+    /// The sizes that were tried, in writeback mode, with the hits and the mean at each.
     pub(super) sizes_bytes: Vec<u64>,
     pub(super) sizes_read_hit_ratio: Vec<Option<f64>>,
     pub(super) sizes_mean_ns: Vec<u64>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `sim adapt` found, as a table.
+//! The results of `sim adapt`, as a table.
 
 use std::fmt::{self, Write};
 
@@ -56,7 +56,7 @@ pub(super) fn table(outcome: &Outcome, experiment: &Experiment) -> Result<String
     Ok(out)
 }
 
-/// What the columns of the tables mean.
+/// The meaning of the tables' columns.
 pub(super) const MEANING: &str = "\
 `reads rN`: blocks read from the origin for each that had to be, after N rounds.
 `hits rN`: percent in round N; `turnover`: percent after a turnover. `below

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `sim compare` found, as tables for a terminal and in Markdown.
+//! The results of `sim compare`, as tables for a terminal and in Markdown.
 
 use std::fmt::{self, Write};
 
@@ -30,7 +30,7 @@ pub(in crate::sim) fn title(metric: &str) -> &str {
     }
 }
 
-/// In the order of their first cells.
+/// Returns each value once, in the order of their first cells.
 pub(in crate::sim) fn distinct<'a, T: PartialEq>(all: impl Iterator<Item = T> + 'a) -> Vec<T> {
     let mut distinct = Vec::new();
     for it in all {
@@ -41,8 +41,8 @@ pub(in crate::sim) fn distinct<'a, T: PartialEq>(all: impl Iterator<Item = T> + 
     distinct
 }
 
-/// What is told of a task and metric: for each system the simulated figure, and the published one
-/// behind it.
+/// Returns the row of a task and metric: for each system the simulated figure, and the published
+/// one behind it.
 fn row(systems: &[&'static str], cells: &[Cell], task: &str, metric: &str) -> Option<Vec<(String, String)>> {
     let of = |system: &&'static str| {
         let cell = cells.iter().find(|cell| cell.task == task && cell.metric == metric && cell.system == *system);
@@ -72,7 +72,7 @@ pub(super) fn table(suite: &Suite, systems: &[&'static str], cells: &[Cell]) -> 
     Ok(out)
 }
 
-/// How far the models are from what was published.
+/// Tells how far the models are from the published figures.
 fn errors(out: &mut String, suite: &Suite, systems: &[&'static str], cells: &[Cell]) -> fmt::Result {
     for (kind, what) in [(Kind::Bytes, "bytes moved"), (Kind::Speed, "speed"), (Kind::Hits, "hits")] {
         let all = suite.errors(cells, kind, None).map(|errors| ("all rivals", errors));

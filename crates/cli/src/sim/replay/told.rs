@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What came of a replay as people read it: a table.
+//! The result of a replay as people read it: a table.
 
 use std::fmt::Write;
 

@@ -17,7 +17,7 @@ use indicatif::ProgressBar;
 use crate::progress::LOOK_EVERY;
 use crate::{human, progress};
 
-/// More RAM than this for what a policy foresees is worth a warning.
+/// A policy that needs more RAM than this for its foresight is worth a warning.
 const FORESIGHT_BYTES: u64 = 1 << 30;
 
 /// Traces, and how fast those before were read.
@@ -48,7 +48,7 @@ impl Leg {
         Self { bytes: self.bytes + bytes, seconds: self.seconds + seconds }
     }
 
-    /// How long so many bytes take, if a second of it was seen: less tells little.
+    /// Returns the seconds for this many bytes, if a second of it was seen: less tells little.
     fn seconds(self, bytes: u64) -> Option<f64> {
         match bytes {
             0 => Some(0.0),
@@ -59,7 +59,7 @@ impl Leg {
 }
 
 impl Pace {
-    /// Until all is done, as soon as both kinds of reading are known.
+    /// Returns the time until all is done, as soon as both kinds of reading are known.
     fn left(&self, counting: u64, replaying: u64) -> Option<u64> {
         Some((self.counting.seconds(counting)? + self.replaying.seconds(replaying)?).ceil() as u64)
     }

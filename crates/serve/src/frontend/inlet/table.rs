@@ -27,7 +27,7 @@ const RETRIES: usize = 16;
 
 /// A request at the engine, or parked.
 #[derive(Debug)]
-struct Place<A> {
+struct Taken<A> {
     /// The request; none: the place is free.
     ask: Option<A>,
     /// The parts, and the buffers of those with payload.
@@ -43,7 +43,7 @@ struct Place<A> {
 /// The requests.
 #[derive(Debug)]
 pub(in crate::frontend) struct Table<A> {
-    places: Vec<Place<A>>,
+    places: Vec<Taken<A>>,
     free: Vec<u32>,
     /// Requests with all parts answered. The client is told at the end of the turn, when new I/O is
     /// on its way.
@@ -132,7 +132,7 @@ impl<A: Ask> Table<A> {
             }
         }
         let at = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { ask: None, parts: Vec::new(), unanswered: 0, error: None, refused: false, since });
+            self.places.push(Taken { ask: None, parts: Vec::new(), unanswered: 0, error: None, refused: false, since });
             self.places.len() as u32 - 1
         });
         self.begin(at, Some(ask), parts, origin, since, core);
@@ -164,7 +164,7 @@ impl<A: Ask> Table<A> {
             });
         }
         let unanswered = parts.len() as u32;
-        self.places[at as usize] = Place { ask, parts, unanswered, error: None, refused: false, since };
+        self.places[at as usize] = Taken { ask, parts, unanswered, error: None, refused: false, since };
     }
 
     /// Lets parked requests go on, as far as there are buffers for them. True if one does.

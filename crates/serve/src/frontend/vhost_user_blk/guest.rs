@@ -39,9 +39,9 @@ pub(super) fn map(file: File, offset: u64, bytes: u64, own: u64) -> io::Result<(
     Ok((region, guard))
 }
 
-/// How the client itself calls a region.
+/// A region of the guest's memory, and the client's own address for it.
 #[derive(Debug)]
-struct Place {
+struct Mapping {
     guest: u64,
     bytes: u64,
     user: u64,
@@ -52,7 +52,7 @@ struct Place {
 #[derive(Debug, Default)]
 pub(super) struct Guest {
     // Before `memory`, so that the guards go first.
-    places: Vec<Place>,
+    mappings: Vec<Mapping>,
     memory: GuestMemoryMmap,
 }
 
@@ -65,27 +65,27 @@ impl Guest {
     /// Adds a region.
     pub(super) fn add(&mut self, region: &VhostUserMemoryRegion, file: File) -> Result<()> {
         let (guest, bytes, user) = (region.guest_phys_addr, region.memory_size, region.user_addr);
-        if self.places.len() >= MEMORY_SLOTS_MAX {
+        if self.mappings.len() >= MEMORY_SLOTS_MAX {
             return Err(Error::InvalidOperation("too many memory regions"));
         }
-        let own = self.places.iter().map(|place| place.bytes).sum();
+        let own = self.mappings.iter().map(|place| place.bytes).sum();
         let (mapped, guard) = map(file, region.mmap_offset, bytes, own).map_err(Error::ReqHandlerError)?;
         let mapped = GuestRegionMmap::new(mapped, GuestAddress(guest));
         let mapped = mapped.ok_or(Error::InvalidOperation("a memory region beyond the end of the address space"))?;
         let memory = self.memory.insert_region(mapped.into());
         self.memory = memory.map_err(|_| Error::InvalidOperation("a memory region that overlaps another"))?;
-        self.places.push(Place { guest, bytes, user, guard });
+        self.mappings.push(Mapping { guest, bytes, user, guard });
         Ok(())
     }
 
     /// Removes a region.
     pub(super) fn remove(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
         let (guest, bytes, user) = (region.guest_phys_addr, region.memory_size, region.user_addr);
-        let same = |place: &Place| (place.guest, place.bytes, place.user) == (guest, bytes, user);
-        let Some(at) = self.places.iter().position(same) else {
+        let same = |it: &Mapping| (it.guest, it.bytes, it.user) == (guest, bytes, user);
+        let Some(at) = self.mappings.iter().position(same) else {
             return Err(Error::InvalidOperation("no such memory region to be removed"));
         };
-        self.places.remove(at);
+        self.mappings.remove(at);
         let removed = self.memory.remove_region(GuestAddress(guest), bytes);
         let (memory, _) = removed.map_err(|_| Error::InvalidOperation("no such memory region to be removed"))?;
         self.memory = memory;
@@ -94,7 +94,8 @@ impl Guest {
 
     /// Translates an address of the client to the guest's address.
     pub(super) fn translate(&self, user: u64) -> Option<GuestAddress> {
-        let place = self.places.iter().find(|place| user.checked_sub(place.user).is_some_and(|at| at < place.bytes))?;
+        let place =
+            self.mappings.iter().find(|place| user.checked_sub(place.user).is_some_and(|at| at < place.bytes))?;
         Some(GuestAddress(place.guest + (user - place.user)))
     }
 
@@ -108,7 +109,7 @@ impl Guest {
 
     /// Whether some of it was gone when it was needed.
     pub(super) fn is_hit(&self) -> bool {
-        self.places.iter().any(|place| place.guard.is_hit())
+        self.mappings.iter().any(|place| place.guard.is_hit())
     }
 
     /// Whether all of the range is there.
