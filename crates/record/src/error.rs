@@ -16,18 +16,18 @@ pub enum RecordError {
     /// The file can't be written.
     #[error("{path}: can't write the recording: {source}", path = path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// No block device.
+    /// The path is no block device.
     #[error("{path}: no block device; name the disk, partition or logical volume that is to be recorded. For a file that `flashfront serve` serves say --volume", path = .0.display())]
     NotADevice(PathBuf),
     /// The device can't be opened, or not looked at.
     #[error("{path}: {source}{advice}", path = path.display(), advice = advice(path, source))]
     Device {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -35,13 +35,13 @@ pub enum RecordError {
     /// Another process of ours records the device.
     #[error("{path}: another `flashfront record` records this device now; wait for it, or stop it", path = path.display())]
     Busy {
-        /// Which device.
+        /// The device.
         path: PathBuf,
     },
     /// The kernel offers neither way.
     #[error("{path}: the kernel can't be asked for requests. By blktrace's interface: {blktrace}. By tracefs: {tracefs}. {instead}", path = path.display(), instead = instead(path))]
     NoWay {
-        /// Which device.
+        /// The device.
         path: PathBuf,
         /// Why not by blktrace's interface.
         blktrace: String,
@@ -51,7 +51,7 @@ pub enum RecordError {
     /// The kernel's files can't be read any more.
     #[error("{path}: can't go on recording: {source}; what was recorded until then is in the file", path = path.display())]
     Source {
-        /// Which of the kernel's files.
+        /// The kernel's file.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -69,7 +69,7 @@ fn advice(path: &std::path::Path, source: &io::Error) -> String {
     }
 }
 
-/// What others can record, and we can read.
+/// Names ways to record by other programs, which we can read.
 fn instead(path: &std::path::Path) -> String {
     format!(
         "Another machine's or container's root may run `blktrace -d {path} -a queue -o - > FILE`, or bpftrace's `biosnoop.bt > FILE`; `flashfront advise FILE` reads both. A volume that `flashfront serve` serves needs no root: --volume NAME",

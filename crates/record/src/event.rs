@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A request is written as an event Q of blktrace: `struct blk_io_trace` of linux/blktrace_api.h,
-//! version 7.
+//! A request as an event Q of blktrace: `struct blk_io_trace` of linux/blktrace_api.h, version 7.
 //!
-//! Q, because that is the request as it was asked for, before the block layer merges and splits: a
-//! cache in front of the device would see the same. Each request has exactly one Q for a disk, also
-//! if it came through a partition. D and C depend on the scheduler and on the disk's limits.
+//! Q is the request as it was asked for, before the block layer merges and splits: a cache in front
+//! of the device would see the same. Each request has exactly one Q for a disk, also if it came
+//! through a partition. D and C depend on the scheduler and on the disk's limits.
 
 /// Bytes of an event without its payload.
 pub(crate) const EVENT_BYTES: usize = 48;
@@ -13,7 +12,7 @@ pub(crate) const MAGIC: u32 = 0x6561_7407;
 
 /// The number of Q.
 const QUEUE: u32 = 1;
-/// Which number an action has; the bit above says that the payload begins with a cgroup.
+/// The bits with an action's number; the bit above says that the payload begins with a cgroup.
 const NUMBER: u32 = 0xff;
 
 // Categories: the upper half of an action.
@@ -32,7 +31,7 @@ pub(crate) const FUA: u32 = 1 << 31;
 /// `flashfront_sim::trace::DATA_SECTORS_MAX` is the same.
 const DATA_BYTES_MAX: u32 = 1 << 30;
 
-/// What a request wanted.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Read,
@@ -44,17 +43,17 @@ pub(crate) enum Op {
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// By the clock CLOCK_MONOTONIC, or the daemon's.
+    /// The time by the clock CLOCK_MONOTONIC, or by the daemon's.
     pub(crate) time_ns: u64,
     pub(crate) sector: u64,
     pub(crate) bytes: u32,
-    /// Its categories; no others than those named here.
+    /// The categories; only those named here.
     pub(crate) categories: u32,
     pub(crate) pid: u32,
 }
 
 impl Event {
-    /// What it wanted; `None`: nothing that is recorded.
+    /// Returns the operation; `None`: it is not recorded.
     pub(crate) fn op(&self) -> Option<Op> {
         let has = |category| self.categories & category != 0;
         match self.bytes {

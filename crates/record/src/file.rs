@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The file of a recording: events of blktrace, packed with gzip, never larger than was asked for.
 //!
-//! It is a row of gzip's members, each of which is packed in RAM and written as a whole: so a
-//! recording that is killed leaves a file that can be read, and loses what came after the last
-//! member. Members end after [`MEMBER_EVENTS`] requests or [`MEMBER_TIME`]. `zcat FILE | blkparse
-//! -i -` shows it.
+//! It is a row of gzip's members. Each is packed in RAM and written as a whole. So a recording that
+//! is killed leaves a file that can be read, and loses only requests after the last member. Members
+//! end after [`MEMBER_EVENTS`] requests or [`MEMBER_TIME`]. `zcat FILE | blkparse -i -` shows it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,16 +20,17 @@ use crate::event::{EVENT_BYTES, Event, Op, put_name};
 
 /// A member with that many events has 3 MiB before it is packed.
 const MEMBER_EVENTS: u64 = 1 << 16;
-/// Of a quiet device no more than that is lost by a kill.
+/// The time after which a member ends: a kill loses no more than that of a quiet device.
 const MEMBER_TIME: Duration = Duration::from_secs(10);
-/// What a member may still grow by when it ends: what the packer holds back, and its trailer.
+/// Bytes that a member may still grow by when it ends: the packer holds some back, and adds its
+/// trailer.
 const TAIL_BYTES: u64 = 192 << 10;
 /// The smallest bound for a file: room for some ten thousand requests beside the tail.
 pub const BYTES_MIN: u64 = 1 << 20;
-/// How much the packer tries (docs/adr/0039-a-recording-is-a-file-of-blktraces.md).
+/// The effort of the packer (docs/adr/0039-a-recording-is-a-file-of-blktraces.md).
 const LEVEL: Compression = Compression::new(3);
 
-/// What was written.
+/// The counts of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) reads: u64,
@@ -87,7 +87,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Makes the file. Refuses one that exists.
+    /// Makes the file. Refuses a file that exists.
     pub(crate) fn create(path: &Path, bytes_max: u64, processes: bool) -> Result<Self, RecordError> {
         let file = File::options().write(true).create_new(true).open(path).map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => RecordError::Exists(path.to_owned()),
@@ -132,7 +132,7 @@ impl Writer {
         &self.counts
     }
 
-    /// Bytes of the file with what is still being packed.
+    /// Returns the bytes of the file, with those that are still being packed.
     pub(crate) fn bytes(&self) -> u64 {
         self.written + self.member.get_ref().len() as u64
     }

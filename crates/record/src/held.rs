@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests that were read of the kernel and wait for their turn: several processors note them, and
-//! the file has them in the order of their times.
+//! Requests that were read of the kernel and wait for their turn.
 //!
-//! What is older than the moment at which a look at all processors began has been seen by that
-//! look. So that is given out, in order; what is younger waits for the next look.
+//! Several processors note them, and the file has them in the order of their times. A look at all
+//! processors sees every request that is older than its beginning. So these are given out, in
+//! order; younger ones wait for the next look.
 
 use crate::event::Event;
 
-/// What waits.
+/// The requests that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     events: Vec<Event>,

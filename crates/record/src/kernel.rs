@@ -25,12 +25,12 @@ use relay::Relay;
 use target::Target;
 use tracefs::Tracefs;
 
-/// Looks from one count of what was lost to the next one: a second.
+/// The looks from one count of lost requests to the next one: a second.
 const LOST_EVERY: u64 = 10;
 
-/// Where the kernel's events come from.
+/// A source of the kernel's events.
 trait Source {
-    /// Which way this is.
+    /// Returns the kernel's way.
     fn way(&self) -> Way;
 
     /// Lets the kernel note events.
@@ -68,7 +68,7 @@ pub fn device(device: &Path, order: &Order, watch: &Watch) -> Result<Summary, Re
     let (ended, pace, lost, way) = match recorded {
         Ok(recorded) => recorded,
         Err(error) => {
-            // What was recorded before an error is kept.
+            // Requests that were recorded before an error are kept.
             if writer.counts().requests() == 0 {
                 writer.discard();
             } else {
@@ -173,7 +173,7 @@ pub(crate) fn end_of(pace: &Pace, watch: &Watch, writer: &Writer) -> Option<Ende
 }
 
 impl Watch {
-    /// Tells those who watch how far it is.
+    /// Tells watchers of the progress.
     pub(crate) fn tell(&self, writer: &Writer, lost: u64) {
         self.requests.store(writer.counts().requests(), Ordering::Relaxed);
         self.file_bytes.store(writer.bytes(), Ordering::Relaxed);

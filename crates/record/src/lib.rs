@@ -27,12 +27,12 @@ pub use pace::processor;
 pub use summary::{Ended, Summary, Way};
 pub use volume::volume;
 
-/// What is to be recorded into which file.
+/// An order for a recording.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The new file. A file that exists is refused.
     pub out: PathBuf,
-    /// How long to record; `None`: until somebody says stop.
+    /// How long to record; `None`: until the user says stop.
     pub limit: Option<Duration>,
     /// The recording ends before its file is larger; at least [`BYTES_MIN`].
     pub bytes_max: u64,

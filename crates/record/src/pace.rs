@@ -8,8 +8,8 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 /// Between two looks, if they cost little: the kernel's buffers of some MiB hold what comes in that
 /// time.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A look is followed by a pause of at least that many times its length, so that a recording takes
-/// at most a quarter of a processor. What doesn't fit the buffers meanwhile is counted as lost.
+/// A look is followed by a pause of at least this many times its length. So a recording takes at
+/// most a quarter of a processor. Events that don't fit the buffers meanwhile are counted as lost.
 const PAUSE: u32 = 3;
 
 /// When the next look is due.
@@ -59,7 +59,7 @@ fn pause(look: Duration) -> Duration {
     LOOK_EVERY.saturating_sub(look).max(look * PAUSE)
 }
 
-/// What the clock of the kernel's events says.
+/// Returns the present time of the clock of the kernel's events.
 pub(crate) fn monotonic_ns() -> u64 {
     duration(clock_gettime(ClockId::Monotonic)).as_nanos() as u64
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a recording holds, and how it ended.
+//! The summary of a recording, and how it ended.
 
 use std::path::PathBuf;
 
@@ -9,29 +9,29 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// After the time that was asked for.
+    /// The time was over.
     Time,
-    /// Somebody said stop.
+    /// The user said stop.
     Stopped,
-    /// At the largest size that the file may have.
+    /// The file had its largest size.
     MaxSize,
     /// The daemon whose volume was recorded has ended.
     DaemonEnded,
 }
 
-/// Where the requests were seen.
+/// The way by which requests were seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
-    /// By the kernel's interface for blktrace.
+    /// The kernel's interface for blktrace.
     Blktrace,
-    /// By the kernel's block events in tracefs.
+    /// The kernel's block events in tracefs.
     Tracefs,
-    /// By the daemon that serves the volume.
+    /// The daemon that serves the volume.
     Daemon,
 }
 
-/// What a recording holds.
+/// The summary of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Reads, writes, discards and flushes.
@@ -50,18 +50,19 @@ pub struct Summary {
     pub bytes_written: u64,
     /// How long it lasted.
     pub seconds: f64,
-    /// Events that were dropped because nobody had taken those before them in time. With
-    /// [`Way::Blktrace`] other events than requests are among them: at most that many requests are
-    /// missing.
+    /// Events that were dropped because earlier ones had not been taken in time.
+    ///
+    /// With [`Way::Blktrace`] other events than requests are among them: at most this many requests
+    /// are missing.
     pub lost: u64,
     /// Time that this process has spent on a processor meanwhile.
     pub processor_seconds: f64,
     /// The file.
     pub file: PathBuf,
-    /// Its size.
+    /// The size of the file.
     pub file_bytes: u64,
     /// Why it ended.
     pub ended: Ended,
-    /// Where the requests were seen.
+    /// The way by which requests were seen.
     pub way: Way,
 }

@@ -70,8 +70,8 @@ pub fn volume(control: &Path, name: Option<&str>, order: &Order, watch: &Watch) 
     Ok(summary(&writer, order, &pace, Outcome { ended, lost, way: Way::Daemon }))
 }
 
-/// Requests of the last frame, which those of the next one may go on with: a front-end hands a long
-/// request on in parts, as it comes.
+/// Requests of the last frame that the next frame may go on with: a front-end hands a long request
+/// on in parts, as it comes.
 #[derive(Default)]
 struct Joined {
     last: Vec<Tapped>,
@@ -81,7 +81,7 @@ impl Joined {
     /// How far back the beginning of a request is looked for: more than clients have under way.
     const LOOK_BACK: usize = 4096;
 
-    /// Takes those of a frame; gives back those that are complete.
+    /// Takes the requests of a frame; gives back those that are complete.
     fn take(&mut self, next: Vec<Tapped>) -> Vec<Tapped> {
         let mut all = mem::take(&mut self.last);
         let done = all.len();
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(joined.take(vec![part(0, 128, false), part(1000, 8, false), part(128, 64, true)]), []);
         let done = joined.take(vec![part(192, 64, true), part(256, 8, false)]);
         assert_eq!(done, [part(0, 256, false), part(1000, 8, false)]);
-        // Another request that begins where one ends, and a part whose beginning was not seen.
+        // A request that begins where another ends, and a part whose beginning was not seen.
         assert_eq!(joined.take(vec![part(264, 8, false), part(5000, 8, true)]), [part(256, 8, false)]);
         assert_eq!(joined.take(Vec::new()), [part(264, 8, false), part(5000, 8, true)]);
     }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The limit of the socket: NBD spoken by one thread that has nothing behind it. Reads are answered
-//! with the same bytes, writes are thrown away where they arrived.
+//! The limit of the socket: NBD spoken by one thread with nothing behind it.
 //!
+//! Reads are answered with the same bytes, and written bytes are thrown away where they arrived.
 //! `cargo x bench nbd` measures the daemon beside it. It has the daemon's shape: one thread, one
-//! poller, as many requests and replies with one system call as there are; but it trusts its
-//! clients, and looks at their requests only as far as it must. It is a bound for many requests of
-//! 4 KiB in flight: with one, it sleeps where the daemon looks out for the next (ADR 0016); the
-//! payload of large reads it fills each time.
+//! poller, as many requests and replies with one system call as there are. But it trusts its
+//! clients, and looks at their requests only as far as it must.
+//!
+//! It is a bound for many requests of 4 KiB in flight. With one request it sleeps where the daemon
+//! looks out for the next (ADR 0016). The payload of large reads it fills each time.
 //!
 //! echo SOCKET: serves 8 GiB there until it is killed.
 
@@ -19,7 +20,7 @@ use mio::{Events, Interest, Poll, Token};
 use std::os::fd::AsRawFd;
 
 const SIZE_BYTES: u64 = 8 << 30;
-/// As much as the daemon reads with one system call.
+/// Bytes that the daemon reads with one system call.
 const INPUT_BYTES: usize = 128 << 10;
 const LISTENER: Token = Token(0);
 
@@ -98,10 +99,10 @@ fn shake_hands(socket: &mut UnixStream) -> io::Result<bool> {
 struct Client {
     socket: UnixStream,
     input: Vec<u8>,
-    /// Of which so much is filled.
+    /// The number of bytes that are filled.
     filled: usize,
     output: Vec<u8>,
-    /// Of which so much is sent.
+    /// The number of bytes that are sent.
     sent: usize,
 }
 

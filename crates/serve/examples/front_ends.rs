@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Measures what front-ends cost: the same load in process, over vhost-user-blk and over NBD, in
-//! one run.
+//! Measures front-ends: the same load in process, over vhost-user-blk and over NBD, in one run.
 //!
-//! `cargo x bench vhost-user-blk` runs it. Two caches of the same kind: one driven in process, one
-//! served by a daemon in a thread of its own, whose clients are libblkio's driver in this process
-//! and fio's NBD engine. Each round measures all three one after the other, so that a machine that
-//! changes its speed changes all.
+//! `cargo x bench vhost-user-blk` runs it. There are two caches of the same kind: one driven in
+//! process, and one served by a daemon in a thread of its own. Its clients are libblkio's driver in
+//! this process and fio's NBD engine. Each round measures all three one after the other, so that a
+//! machine that changes its speed changes all.
 //!
 //! front_ends DIR ROUNDS RAM_FRONT_MIB: makes its files in DIR (10 GiB), prints one JSON object,
 //! removes them.
@@ -33,16 +32,17 @@ use cache::{Outcome, Places, QUEUE_DEPTH, Shared, drive, fill_buffers, make_cach
 
 const CACHE_BYTES: u64 = 4 << 30;
 const ORIGIN_BYTES: u64 = 1 << 30;
-/// What is read and written: a sixteenth of the cache, so that destage keeps out, and reclaim finds
-/// segments with nothing left in them.
+/// The range that is read and written: a sixteenth of the cache. So destage keeps out, and reclaim
+/// finds segments with nothing left in them.
 const HOT_BLOCKS: u64 = (256 << 20) / BLOCK_BYTES;
 const FIO_SECONDS: u64 = 3;
 const DAEMON: &str = "served-daemon";
-/// As the kernel names the first thread.
+/// The kernel's name for the first thread.
 const PROCESS: &str = "front_ends";
-/// A sample of what the device answers: seconds.
+/// The number of requests in a sample that the device answers: seconds.
 const REQUESTS: u64 = 200_000;
-/// And of what RAM does: a quarter of a second says as little as half of what several do.
+/// The number of requests in a sample that RAM answers: a quarter of a second says as little as
+/// half of what several do.
 const RAM_REQUESTS: u64 = 2_000_000;
 
 fn main() -> Outcome<()> {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measures the cache in process, beside its own cache file, with the same driver in one run.
 //!
-//! `cargo x bench` runs it. No sockets: a front-end that makes up requests takes the place of
-//! clients. Each round measures the raw file, the cache, the cache again and the raw file again, so
-//! that a machine that changes its speed changes both; figures are medians of the rounds' ratios,
-//! times those of both samples together. The raw sequential writes are 8 MiB in flight, from pages
-//! of 2 MiB: faster than from small ones (2.7 instead of 2.0 GB/s on the Xeon), so the stricter of
-//! two yardsticks. What was written is flushed, here and there. They write the same 8 MiB again and
-//! again; the copied ones first copy, as a cache has to, which shows what a disk that shares the
-//! memory with the processor can do then.
+//! `cargo x bench` runs it. There are no sockets: a front-end that makes up requests takes the
+//! place of clients. Each round measures the raw file, the cache, the cache again and the raw file
+//! again, so that a machine that changes its speed changes both. Figures are medians of the rounds'
+//! ratios, times those of both samples together.
+//!
+//! The raw sequential writes are 8 MiB in flight, from pages of 2 MiB. They are faster than from
+//! small pages (2.7 instead of 2.0 GB/s on the Xeon), so they are the stricter yardstick. Written
+//! data is flushed, here and there. They write the same 8 MiB again and again. The copied ones
+//! first copy, as a cache has to. That shows what a disk can do that shares the memory with the
+//! processor.
 //!
 //! in_process DIR ROUNDS: makes its files in DIR (8.3 GiB), prints one JSON object, removes them.
 //! Each round measures one, two and four jobs; a job keeps 32 requests in flight.
@@ -37,11 +39,11 @@ static TABLES: flashfront_device::Tables = flashfront_device::Tables;
 /// writes.
 const CACHE_BYTES: u64 = 8 << 30;
 const ORIGIN_BYTES: u64 = 32 << 30;
-/// The bytes of a sample of what takes 0.4 to 1 us a block: a second or more.
+/// The bytes of a sample with 0.4 to 1 us a block: a second or more.
 const WRITE_BYTES: u64 = 2 << 30;
-/// The bytes of a sample of what takes 10 to 20 us a block.
+/// The bytes of a sample with 10 to 20 us a block.
 const RANDOM_BYTES: u64 = 256 << 20;
-/// Where reads go, raw ones too.
+/// The range of reads, raw ones too.
 const HOT_BYTES: u64 = 256 << 20;
 const JOBS: [usize; 3] = [1, 2, 4];
 /// Commits are of about this size, and as many are in flight or more, up to 32: more raw writes in
@@ -51,16 +53,16 @@ const RAW_WRITE_DEPTH: usize = 8;
 /// Buffers that copied raw writes take in turn, as many as a cache of one lane has commits in
 /// flight at most.
 const COPIED_BUFFERS: usize = 32;
-/// Payload from 64 MiB in turn is in no processor's caches, as if a device had brought it; that of
-/// as few buffers as are in flight is, as if a socket had.
+/// Buffers of 64 MiB in turn: their payload is in no processor's caches, as if a device had brought
+/// it. Payload of as few buffers as are in flight is, as if a socket had.
 const COLD_BUFFERS: usize = 16 << 10;
 
-/// What samples of one thing took.
+/// The measures of one thing's samples.
 #[derive(Clone, Copy, Default)]
 struct Took {
     time: Duration,
     bytes: u64,
-    /// Nanoseconds of this thread on a processor, and ready for one that others had.
+    /// Nanoseconds of this thread on a processor, and ready for one while others had it.
     on_cpu_ns: u64,
     waited_ns: u64,
 }
@@ -104,7 +106,7 @@ struct Raw {
     op: Op,
     io_bytes: u64,
     depth: usize,
-    /// Within so many bytes from the beginning.
+    /// The range from the beginning, in bytes.
     range_bytes: u64,
     random: bool,
     /// Each block is copied and summed before it is written, as the engine does.
@@ -179,7 +181,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// What one job count's samples took in one round.
+/// The samples of one job count in one round.
 #[derive(Default)]
 struct Pass {
     raw_seq_write: Took,

@@ -44,7 +44,7 @@ pub(super) use compared::compared;
 pub(super) use replayed::replayed;
 pub(super) use scenario::ran;
 
-/// What a report begins with, so that it is known for one.
+/// The first text of a report, by which it is known.
 const MARK: &str = "<!DOCTYPE html>\n<!-- flashfront report -->\n";
 
 /// Whether a report is wanted, and where.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was written is what the reader of traces reads.
+//! Tests that the reader of traces reads what was written.
 
 use flashfront_sim::trace::{Op as Read, Options, Reader, Record};
 
@@ -102,7 +102,7 @@ fn a_file_is_never_larger_than_asked_for_and_is_whole_then() {
         writer.put(&event(given * 1000 + (random >> 55), random >> 30, 4096, READ)).unwrap();
         given += 1;
     }
-    // What comes later is not in it, and not counted.
+    // Later requests are not in it, and not counted.
     writer.put(&event(u64::MAX, 0, 4096, READ)).unwrap();
     writer.end().unwrap();
     let bytes = fs_len(&path);

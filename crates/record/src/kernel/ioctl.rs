@@ -28,8 +28,8 @@ const _: () = assert!(size_of::<Setup>() == 72);
 /// Events of requests on their way to the scheduler, Q among them.
 const QUEUE: u16 = 1 << 4;
 
-/// Sets the trace of a device up, with so many buffers of so many bytes for each processor. Returns
-/// the name of its folder in debugfs.
+/// Sets the trace of a device up, with `buffers` buffers of `buffer_bytes` for each processor.
+/// Returns the name of its folder in debugfs.
 pub(super) fn set_up(device: &File, buffer_bytes: u32, buffers: u32) -> io::Result<String> {
     let mut setup = Setup {
         name: [0; 32],

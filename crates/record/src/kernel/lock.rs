@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A device is recorded by one process at a time; what a killed one has left is removed.
+//! Locks a device for one recording at a time, and removes what a killed one has left.
 //!
 //! A file in /run is locked while a device is recorded, and removed by a recording that has taken
-//! everything down. A file that is there and not locked is of a killed recording: then what the
-//! kernel still has under our name is ours to remove.
+//! everything down. A file that is there and not locked is of a killed recording. Then the kernel's
+//! objects under our name are ours to remove.
 
 use std::fs::{self, File, TryLockError};
 use std::io;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a file system of the kernel's own is mounted.
+//! Finds the mount points of the kernel's own file systems.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// Where a file system of this type is mounted; how to mount it if it is not.
+/// Finds the mount point of a file system of this type; an error says how to mount it.
 pub(super) fn of(kind: &str, usual: &str) -> Result<PathBuf, String> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mut all = mounts.lines().filter_map(|line| {
@@ -13,6 +13,6 @@ pub(super) fn of(kind: &str, usual: &str) -> Result<PathBuf, String> {
         // proc(5): a space is written as \040.
         (words.next()? == kind).then(|| PathBuf::from(point.replace("\\040", " ")))
     });
-    // What is mounted over is listed, too: the last one is seen.
+    // A mount that another one covers is listed, too: the last one is seen.
     all.next_back().ok_or_else(|| format!("{kind} is not mounted (`mount -t {kind} {kind} {usual}`)"))
 }

@@ -155,7 +155,7 @@ fn processors(folder: &Path) -> io::Result<Vec<Processor>> {
 /// The events of one processor.
 struct Processor {
     file: File,
-    /// What is read and not parsed yet: the beginning of an event.
+    /// Bytes that are read and not parsed yet: the beginning of an event.
     bytes: Vec<u8>,
     /// The number of the next event.
     next: u32,

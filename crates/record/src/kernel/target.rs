@@ -12,20 +12,20 @@ use crate::error::RecordError;
 
 /// A disk, or a partition of one.
 pub(super) struct Target {
-    /// As it was named.
+    /// The path as it was named.
     pub(super) path: PathBuf,
     /// Open for reading.
     pub(super) file: fs::File,
-    /// As the kernel counts devices: `major << 20 | minor`.
+    /// The number by which the kernel counts devices: `major << 20 | minor`.
     pub(super) device: u32,
-    /// Its numbers as text, `8:1`.
+    /// The numbers as text, `8:1`.
     pub(super) numbers: String,
-    /// Of a partition: where it begins on its disk. The kernel tells places on the disk.
+    /// The place on its disk where a partition begins. The kernel tells places on the disk.
     start: u64,
     /// Behind its last sector.
     end: u64,
     /// Devices that its requests may name: itself, and the partitions of a disk, or the disk of a
-    /// partition. Places tell those of a partition from others.
+    /// partition. The place tells requests of a partition from others.
     pub(super) devices: Vec<u32>,
 }
 
@@ -57,7 +57,7 @@ impl Target {
         Ok(Self { path: path.to_owned(), file, device, numbers, start, end: start + sectors, devices })
     }
 
-    /// A place on the disk as one on this device; `None` if it is none of its places. Flushes have
+    /// Converts a place on the disk to one on this device; `None` if it lies outside. Flushes have
     /// no place: those of all partitions count for each.
     pub(super) fn place(&self, sector: u64, bytes: u32) -> Option<u64> {
         match bytes {

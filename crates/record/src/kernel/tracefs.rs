@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! tracefs: the block event `block_bio_queue`, the Q of blktrace, in an instance of our own.
 //!
-//! The kernel filters by device, and prints what is read of `trace_pipe`: that costs more for each
-//! request than blktrace's interface, but nothing for other events. Others who trace are not
-//! disturbed, nor do they disturb: an instance has buffers and switches of its own.
+//! The kernel filters by device, and prints the events that are read from `trace_pipe`. That costs
+//! more for each request than blktrace's interface, but nothing for other events. An instance has
+//! buffers and switches of its own, so other tracers are not disturbed, and don't disturb.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -23,8 +23,10 @@ use crate::summary::Way;
 const EVENT: &str = "events/block/block_bio_queue";
 /// Buffers of all processors, in KiB: an event takes some 70 bytes there.
 const ALL_KIB: usize = 64 << 10;
-/// Of one processor: at least, and at most. On a machine with two processors and a load of 15 a
-/// recording waited for seconds: with 4 MiB it lost 72,624 of 262,144 requests.
+/// The least and the most KiB of a processor's buffer.
+///
+/// A recording waited for seconds on a machine with two processors and a load of 15. With 4 MiB it
+/// lost 72,624 of 262,144 requests.
 const BUFFER_KIB: (usize, usize) = (256, 16 << 10);
 /// More than a line has: a name, and what the block layer prints.
 const LINE_BYTES_MAX: usize = 4096;
@@ -49,7 +51,7 @@ impl Tracefs {
         }
         let folder = instance(&tracing, target);
         if folder.exists() {
-            // Of a killed recording: whoever lives holds the lock.
+            // The folder is of a killed recording: a live one holds the lock.
             fs::remove_dir(&folder)
                 .map_err(|error| format!("{} is left and can't be removed: {error}", folder.display()))?;
         }
@@ -173,7 +175,7 @@ pub(super) fn remove_leftover(target: &Target) {
     }
 }
 
-/// What a processor's `stats` say was lost.
+/// Returns the lost events in a processor's `stats`.
 fn lost_by(stats: &str) -> u64 {
     let lost = stats.lines().filter_map(|line| {
         let (name, number) = line.split_once(':')?;

@@ -25,8 +25,8 @@ use flashfront_serve::superblock;
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 pub(crate) const QUEUE_DEPTH: usize = 32;
-/// What payload consists of. Pages that nobody has written to are all one page of zeroes, which is
-/// always in the processor's caches.
+/// The byte of payload. Pages that were never written are all one page of zeroes, which is always
+/// in the processor's caches.
 pub(crate) const PATTERN: u8 = 0x5a;
 
 /// Makes up requests as fast as they are answered.
@@ -35,10 +35,9 @@ pub(crate) struct Load {
     left: u64,
     depth: usize,
     in_flight: usize,
-    /// Those of no request in flight, with payload in them; taken in turn, the one longest idle
-    /// first.
+    /// Buffers of no request in flight, with payload in them; the one longest idle is taken first.
     bufs: VecDeque<Buf>,
-    /// As many as there shall be.
+    /// The number of buffers that there shall be.
     bufs_wanted: usize,
     places: Places,
     blocks: u64,
@@ -46,12 +45,12 @@ pub(crate) struct Load {
     has_front: bool,
 }
 
-/// Which blocks are asked for.
+/// The order of the blocks.
 #[derive(Clone, Copy)]
 pub(crate) enum Places {
     /// Each once, from here.
     InOrder(u64),
-    /// At random, with this seed.
+    /// The blocks come at random, with this seed.
     Random(u64),
 }
 
@@ -76,7 +75,7 @@ impl Places {
 pub(crate) struct Shared(std::rc::Rc<std::cell::RefCell<Load>>);
 
 impl Shared {
-    /// So many requests in flight.
+    /// Makes a load with this many requests in flight.
     pub(crate) fn new(depth: usize) -> Self {
         let load = Load {
             op: RequestOp::Write,
@@ -177,9 +176,11 @@ pub(crate) fn make_cache(cache: &Path, origin: &Path, discard: bool) -> Outcome<
     })?)
 }
 
-/// Opens a cache; `ram_front_bytes`: RAM for copies of what is read. Its origin has the pace of a
-/// disk: one as fast as the cache file would be sent what the file is too busy for. The dirty limit
-/// is the highest, so that destage, which begins at 30 % of it, keeps out.
+/// Opens a cache; `ram_front_bytes`: RAM for copies of read blocks.
+///
+/// Its origin has the pace of a disk. An origin as fast as the cache file would be sent the writes
+/// that the file is too busy for. The dirty limit is the highest, so that destage, which begins at
+/// 30 % of it, keeps out.
 pub(crate) fn open_cache(cache: &Path, origin: &Path, load: &Shared, ram_front_bytes: u64) -> Outcome<Pump> {
     let file = DeviceFile::open(cache, Access::Exclusive)?;
     let mut superblock = superblock::read(&file)?.superblock;
@@ -226,8 +227,10 @@ pub(crate) fn wait_for(pump: &mut Pump, wanted: impl Fn(&Event) -> bool) -> Outc
     }
 }
 
-/// Has so many buffers filled with payload, from which requests are made in turn: as many as are in
-/// flight, and the processor has them in its caches; more than these hold, and it hasn't.
+/// Has this many buffers filled with payload, from which requests are made in turn.
+///
+/// As many as are in flight are in the processor's caches; with more buffers than the caches hold
+/// they are not.
 pub(crate) fn fill_buffers(pump: &mut Pump, load: &Shared, count: usize) -> Outcome<()> {
     load.0.borrow_mut().bufs_wanted = count;
     pump.turn(Duration::ZERO)?;
@@ -235,7 +238,7 @@ pub(crate) fn fill_buffers(pump: &mut Pump, load: &Shared, count: usize) -> Outc
     if there == count { Ok(()) } else { Err(format!("there is room for {there} of {count} buffers").into()) }
 }
 
-/// So many requests at places of the first `blocks`; what was written is flushed.
+/// Drives this many requests at places of the first `blocks`; written data is flushed.
 pub(crate) fn drive(
     pump: &mut Pump,
     load: &Shared,

@@ -13,7 +13,7 @@ use super::table::Table;
 use crate::human;
 use crate::sim::adapt::text::{shown, turnover};
 
-/// All cases.
+/// Draws all cases.
 pub(in crate::sim) fn adapted(outcomes: &[Outcome], experiment: &Experiment) -> Result<String, fmt::Error> {
     let mut out = String::new();
     writeln!(
@@ -64,8 +64,7 @@ fn rounds_axis(experiment: &Experiment) -> Axis {
     Axis { label: "rounds".to_owned(), scale: Scale::Log, low: eighth, high: end, ticks }
 }
 
-/// A chart over time of what `value` says of each policy at each point, and of a cache without
-/// limits.
+/// Draws `value` of each policy over time, and of a cache without limits.
 fn over_time(
     outcome: &Outcome,
     experiment: &Experiment,
@@ -92,7 +91,8 @@ fn over_time(
     Chart { moment, ..chart }
 }
 
-/// A logarithmic axis of `label` around two values, labelled at those of `ticks` that are within.
+/// Makes a logarithmic axis of `label` around two values, labelled at those of `ticks` that are
+/// within.
 fn log_axis(label: &str, low: f64, high: f64, ticks: &[f64], text: impl Fn(f64) -> String) -> Axis {
     let within = |at: &&f64| (low.min(high)..=low.max(high)).contains(*at);
     let ticks = ticks.iter().filter(within).map(|at| (*at, text(*at))).collect();
@@ -102,8 +102,9 @@ fn log_axis(label: &str, low: f64, high: f64, ticks: &[f64], text: impl Fn(f64) 
 /// The fewest misses in percent that the picture shows.
 const MISSES_MIN: f64 = 0.2;
 
-/// Hits, but by the misses that are left: from 98 to 99 % is as far as from 80 to 90 %, as the disk
-/// has half as much to do.
+/// Draws hits by the misses that are left.
+///
+/// From 98 to 99 % is as far as from 80 to 90 %, as the disk has half as much to do.
 fn hits_over_time(outcome: &Outcome, experiment: &Experiment) -> Chart {
     let misses = |hits: f64| ((1.0 - hits) * 100.0).max(MISSES_MIN);
     // If all fits, it misses nothing: no place on this axis.

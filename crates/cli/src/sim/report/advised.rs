@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The report of `advise`: what a request takes over the size of the cache, what is hit and what is
-//! written to flash, and all figures.
+//! The report of `advise`: the time of a request over the size of the cache, hits, writes to flash,
+//! and all figures.
 
 use std::fmt::{self, Write};
 
@@ -66,7 +66,7 @@ pub(crate) fn advised(
     Ok(out)
 }
 
-/// What the trace has touched by then: whether it still grows.
+/// Draws the bytes that the trace has touched by then: whether it still grows.
 fn footprint(advice: &Advice) -> Chart {
     let growth = &advice.growth.touched_bytes;
     let at = |nth: usize| nth as f64 * 100.0 / POINTS as f64;

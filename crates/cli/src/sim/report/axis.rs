@@ -13,10 +13,10 @@ pub(super) enum Scale {
 pub(super) struct Axis {
     pub(super) label: String,
     pub(super) scale: Scale,
-    /// Its beginning, left or below, and its end. The first may be the larger one.
+    /// The value at its beginning, left or below, and at its end. The first may be the larger one.
     pub(super) low: f64,
     pub(super) high: f64,
-    /// Where it is labelled, and how; a second line of text may be below.
+    /// The places of its labels, and their texts; a second line of text may be below.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
@@ -47,7 +47,7 @@ impl Axis {
         if least > most || most / least <= HIDES {
             return Self::around(label, values.iter().copied().chain([0.0]), text);
         }
-        // What is less than a millionth of the most is as good as nothing.
+        // A value below a millionth of the largest is as good as nothing.
         let least = least.max(most / 1e6);
         let has_nothing = values.iter().any(|it| *it < least);
         let (low, high) = (if has_nothing { least / 2.0 } else { least / 1.2 }, most * 1.2);
@@ -59,7 +59,7 @@ impl Axis {
         Self { label: label.to_owned(), scale: Scale::Log, low, high, ticks }
     }
 
-    /// Where a value is, from 0 to 1.
+    /// Returns the place of a value, from 0 to 1.
     pub(super) fn share(&self, value: f64) -> f64 {
         let share = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The report of `bench`: whether the machine was quiet, each job as bars with its spread, ratios,
-//! latencies, what happened over time, and what it was measured on.
+//! The report of `bench`: whether the machine was quiet, and each job as bars with its spread.
+//!
+//! Below are ratios, latencies, the course over time, and the machine.
 
 use std::fmt::{self, Write};
 
@@ -36,7 +37,7 @@ pub(crate) fn benched(results: &Results) -> Result<String, fmt::Error> {
     Ok(out)
 }
 
-/// What a reader must know before any figure.
+/// Tells a reader what to know before any figure.
 fn quiet(out: &mut String, results: &Results) -> fmt::Result {
     if !results.complete {
         writeln!(out, "<p><b>Not complete: some runs are missing.</b></p>")?;
@@ -213,7 +214,7 @@ fn times(ratio: f64) -> String {
     }
 }
 
-/// All figures.
+/// Writes all figures.
 fn figures(out: &mut String, results: &Results) {
     out.push_str("<h2>All figures</h2>\n");
     const COLUMNS: [&str; 10] =
@@ -278,7 +279,7 @@ fn middle_run(row: &Row) -> Option<&Run> {
     runs.get(runs.len() / 2).copied()
 }
 
-/// What was answered over time, all jobs of fio together.
+/// Draws the answered requests over time, all jobs of fio together.
 fn course(out: &mut String, results: &Results, job: &str) -> fmt::Result {
     let series = rows(results, job).filter_map(|(nth, row)| {
         let run = middle_run(row)?;
@@ -301,7 +302,7 @@ fn course(out: &mut String, results: &Results, job: &str) -> fmt::Result {
     Ok(())
 }
 
-/// Times that so many of a job's requests keep, in each direction.
+/// Draws the times that each part of a job's requests keep, in each direction.
 fn latencies(out: &mut String, results: &Results, job: &str) -> fmt::Result {
     for direction in [Direction::Read, Direction::Write] {
         let series = rows(results, job).filter_map(|(nth, row)| {
@@ -351,7 +352,7 @@ fn short_time(us: f64) -> String {
     }
 }
 
-/// Times over one in so many, as far as there are requests enough.
+/// Returns the times of the slowest requests, as far as there are requests enough.
 fn percentiles(figures: &Figures) -> Vec<Point> {
     let steps = (1..=40).map(|step| 2.0 * 10_f64.powf(f64::from(step - 1) / 8.0));
     let known = steps.take_while(|one_in| *one_in <= figures.requests as f64);
@@ -359,7 +360,7 @@ fn percentiles(figures: &Figures) -> Vec<Point> {
     known.map(point).filter(|it| it.y > 0.0).collect()
 }
 
-/// What it was measured on.
+/// Tells the machine of the measurement.
 fn machine(out: &mut String, results: &Results) -> fmt::Result {
     writeln!(out, "<h2>Measured on</h2>")?;
     let Environment { flashfront, fio, kernel, architecture, cpu, cpus, memory_bytes, virtual_machine } =
@@ -400,7 +401,7 @@ fn machine(out: &mut String, results: &Results) -> fmt::Result {
     Ok(())
 }
 
-/// The commands of each job's first run, so that somebody else can do the same.
+/// Tells the commands of each job's first run, so that a reader can repeat it.
 fn commands(out: &mut String, results: &Results) -> fmt::Result {
     writeln!(out, "<h2>Commands</h2>")?;
     for job in jobs(results) {

@@ -54,7 +54,7 @@ fn letter(c: char) -> f64 {
     }
 }
 
-/// A heading in lines of at most so many pixels.
+/// Cuts a heading into lines of at most `room` pixels.
 pub(super) fn wrapped(heading: &str, room: f64) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in heading.split(' ') {
@@ -102,7 +102,7 @@ impl Canvas {
         )
     }
 
-    /// What is written, and where.
+    /// Returns the texts and their places.
     #[cfg(test)]
     pub(super) fn texts(&self) -> &[(String, Frame)] {
         &self.texts

@@ -22,7 +22,7 @@ mod tests;
 pub(super) struct Point {
     pub(super) x: f64,
     pub(super) y: f64,
-    /// What is told of it when one points at it.
+    /// The words for a reader who points at it.
     pub(super) about: String,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Series {
     pub(super) points: Vec<Point>,
 }
 
-/// What a chart shows.
+/// The kinds of charts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Lines with a mark at each value.
@@ -87,18 +87,18 @@ impl Chart {
 /// A chart for a window: where everything goes.
 struct Drawing<'a> {
     chart: &'a Chart,
-    /// In the order in which they are drawn: below is what is wider, above what has gaps.
+    /// The series in the order of drawing: wide ones are below, ones with gaps above.
     series: Vec<&'a Series>,
     heading: Vec<String>,
-    /// Of the picture.
+    /// The width of the picture.
     width: f64,
     height: f64,
-    /// Of the frame with the lines.
+    /// The left end of the frame with the lines.
     left: f64,
     top: f64,
     right: f64,
     bottom: f64,
-    /// Where the names of lines are listed, if that is below.
+    /// The list of the lines' names, if that is below.
     legend: Option<Legend>,
 }
 
@@ -293,7 +293,7 @@ impl<'a> Drawing<'a> {
         Ok(())
     }
 
-    /// Where the names go that are beside lines or points.
+    /// Returns the places of the names beside lines or points.
     fn places(&self) -> Vec<Place> {
         if self.chart.kind == Kind::Points {
             let point =

@@ -60,7 +60,7 @@ fn heading(line: &Line) -> String {
     }
 }
 
-/// What a task asks for, in words.
+/// Describes a task in words.
 fn described(task: &Task) -> String {
     let job = |job: &flashfront_sim::load::Job| {
         let pattern = if matches!(job.pattern, Pattern::Sequential) { "sequential" } else { "random" };
@@ -88,8 +88,7 @@ fn over_time(suite: &Suite, ran: &[Course<'_>]) -> Chart {
     Chart::new("Answered, all jobs together", Kind::Curves, (time.axis, rate), series)
 }
 
-/// What is dirty over time, if anything ever is. Systems that never have anything dirty are not
-/// named.
+/// Draws dirty data over time, if there ever is any. Systems that never have any are not named.
 fn dirty(ran: &[Course<'_>]) -> Option<Chart> {
     let time = Time::of(ran);
     let series = ran.iter().map(|it| it.dirty(&time));

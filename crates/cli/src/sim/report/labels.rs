@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the names of lines and points go, so that none covers another.
+//! Places the names of lines and points so that none covers another.
 
 use super::canvas::{Frame, shared};
 
 /// Height of a line of text.
 pub(super) const LINE_HEIGHT: f64 = 15.5;
 
-/// Where a name goes.
+/// The place of a name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     /// Left end and middle of the text.
     pub(super) text: (f64, f64),
-    /// A line from what it names, if the text isn't right beside it.
+    /// A line from the point to its name, if the text isn't right beside it.
     pub(super) leader: Option<((f64, f64), (f64, f64))>,
 }
 
@@ -20,8 +20,8 @@ pub(super) struct Place {
 pub(super) fn beside(ends: &[(f64, f64)], x: f64, (top, bottom): (f64, f64)) -> Vec<Place> {
     let mut order: Vec<usize> = (0..ends.len()).collect();
     order.sort_by(|&a, &b| ends[a].1.total_cmp(&ends[b].1));
-    // Groups of names that touch: what their ends add up to, and how many they are. Each is centred
-    // on the mean of its ends, as far as there is room; those that would overlap become one.
+    // Groups of names that touch: the sum of their ends, and their number. Each is centred on the
+    // mean of its ends, as far as there is room. Groups that would overlap become one.
     let mut groups: Vec<(f64, usize)> = Vec::new();
     let middle = |&(sum, members): &(f64, usize)| {
         let half = members as f64 / 2.0 * LINE_HEIGHT;
@@ -51,10 +51,10 @@ pub(super) fn beside(ends: &[(f64, f64)], x: f64, (top, bottom): (f64, f64)) -> 
     places
 }
 
-/// A name of so many pixels beside each point, inside of the frame, on no other name and no point
-/// if that can be.
+/// Places a name of some pixels beside each point: inside of the frame, on no other name and no
+/// point if that can be.
 ///
-/// Those that come last choose first, as they are the ones that matter most.
+/// The last ones choose first, as they matter most.
 pub(super) fn around(points: &[(f64, f64, f64)], frame: Frame) -> Vec<Place> {
     let marks: Vec<Frame> = points.iter().map(|(x, y, _)| (x - 6.0, y - 6.0, x + 6.0, y + 6.0)).collect();
     let mut taken: Vec<Frame> = Vec::new();

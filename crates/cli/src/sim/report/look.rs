@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How policies and systems are told apart in pictures: ours stands out, those that users meet have
-//! a colour, the others are grey. Dashes and marks say what colours say.
+//! The look of policies and systems in pictures.
+//!
+//! Ours stands out, those that users meet have a colour, the others are grey. Dashes and marks say
+//! what colours say.
 
 use flashfront_sim::{policy, rival};
 
@@ -18,7 +20,7 @@ pub(super) enum Marker {
     Cross,
 }
 
-/// How much a series is in the foreground.
+/// The weight of a series in a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Weight {
     Background,
@@ -32,7 +34,7 @@ pub(super) struct Look {
     /// A name of `style`.
     pub(super) colour: &'static str,
     pub(super) marker: Marker,
-    /// As SVG has it; empty for a line without gaps.
+    /// The dashes as SVG has them; empty for a line without gaps.
     pub(super) dashes: &'static str,
     pub(super) weight: Weight,
 }

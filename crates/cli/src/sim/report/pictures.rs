@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 #[cfg(feature = "png")]
 use super::png::Painter;
 
-/// What a picture begins with, so that it is known for one.
+/// The first text of a picture, by which it is known.
 const MARK: &str = "<!-- flashfront picture -->\n";
 
 /// The folder that they go to.
@@ -43,7 +43,7 @@ impl Pictures {
         })
     }
 
-    /// Writes those of a page; older ones of the same names are replaced, nothing else is.
+    /// Writes the pictures of a page; older ones of the same names are replaced, and no other file.
     pub(super) fn write(&self, body: &str, style: &str) -> anyhow::Result<()> {
         let pictures: Vec<(PathBuf, String)> =
             pictures(body, style).into_iter().map(|(name, picture)| (self.folder.join(name), picture)).collect();

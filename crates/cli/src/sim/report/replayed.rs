@@ -18,7 +18,7 @@ use crate::trace::told::how;
 /// The most sizes with a picture of their own of hits against writes.
 const PANELS_MAX: usize = 4;
 
-/// What was replayed, by the names of the traces.
+/// Draws all replayed traces, by their names.
 pub(in crate::sim) fn replayed(traces: &[(String, Replayed)]) -> Result<String, fmt::Error> {
     let mut out = String::new();
     writeln!(
@@ -69,7 +69,7 @@ The grey line joins those that no other policy beats in both.</p>\n";
 
 /// A size of the cache, and what the policies made of it.
 struct AtSize<'a> {
-    /// In human form; as a share of the trace's blocks in a second line, if it was given so.
+    /// The size for people; as a share of the trace's blocks in a second line, if it was given so.
     name: String,
     blocks: u64,
     rows: Vec<&'a Row>,
@@ -163,7 +163,7 @@ fn hits_over_sizes(sizes: &[AtSize<'_>]) -> Chart {
     Chart::new("Hits over the size of the cache", Kind::Lines, (x, Axis::around("hits", hits, percents)), series)
 }
 
-/// What a policy reaches, and at what cost.
+/// The hits of a policy, and their cost.
 struct Spot<'a> {
     policy: &'a str,
     hits: f64,
@@ -179,7 +179,7 @@ impl<'a> Spot<'a> {
 }
 
 fn hits_against_writes(title: String, spots: Vec<Spot<'_>>, writes: fn(f64) -> Axis) -> Chart {
-    // What foresees is out of competition.
+    // Policies that foresee are out of competition.
     let front = front(spots.iter().filter(|it| it.policy != "belady").map(|it| (it.writes, it.hits)).collect());
     let most = spots.iter().map(|it| it.writes).fold(0.0, f64::max);
     let y = Axis::around("hits", spots.iter().map(|it| it.hits), percents);
@@ -191,7 +191,7 @@ fn hits_against_writes(title: String, spots: Vec<Spot<'_>>, writes: fn(f64) -> A
     Chart { front, ..Chart::new(&title, Kind::Points, (writes(most), y), series.collect()) }
 }
 
-/// Those of the points (cost, gain) that no other beats in both, by cost.
+/// Returns the points (cost, gain) that no other point beats in both, by cost.
 fn front(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
     let mut best: Vec<(f64, f64)> = Vec::new();
@@ -203,13 +203,13 @@ fn front(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     best
 }
 
-/// From nothing to so many bytes, labelled at round numbers of a unit.
+/// Makes an axis from 0 to some bytes, labelled at round numbers of a unit.
 fn bytes_axis(most: f64) -> Axis {
     let unit = 1024_f64.powf(most.max(1.0).log(1024.0).floor());
     let step = round_step(most.max(1.0) / unit / 4.0) * unit;
     let ticks = (0..=(most / step).ceil().max(1.0) as u64).map(|nth| nth as f64 * step);
     let ticks: Vec<_> = ticks.map(|at| (at, human::bytes(at as u64))).collect();
-    // Whoever writes nothing is seen too, and the rightmost has room.
+    // A policy that writes nothing is seen too, and the rightmost has room.
     let (low, high) = (-0.03 * most.max(1.0), ticks.last().map_or(most, |it| it.0).max(1.0));
     Axis { label: "written to flash".to_owned(), scale: Scale::Linear, low, high, ticks }
 }
@@ -219,7 +219,7 @@ fn ratio_axis(most: f64) -> Axis {
     Axis { low: -0.03 * axis.high, ..axis }
 }
 
-/// So many of them, from the first to the last.
+/// Picks items, spread from the first to the last.
 fn spread<T>(all: &[T]) -> impl Iterator<Item = &T> {
     let shown = all.len().min(PANELS_MAX);
     (0..shown).map(move |nth| &all[if shown < 2 { 0 } else { nth * (all.len() - 1) / (shown - 1) }])
@@ -257,7 +257,7 @@ fn table(out: &mut String, sizes: &[AtSize<'_>]) {
     out.push_str("<p class=\"small\">Underlined: the most hits at that size.</p>\n");
 }
 
-/// What the policies did on average over the traces, each counting alike: the rows of all are in
+/// Writes the means of the policies over the traces, each counting alike: the rows of all are in
 /// the same order.
 fn means(out: &mut String, traces: &[(String, Replayed)]) -> fmt::Result {
     let rows = &traces[0].1.rows;

@@ -74,7 +74,7 @@ fn courses<'a>(ran: &[(&'a str, &'a PhaseResult)]) -> Vec<Course<'a>> {
     ran.iter().map(|(system, phase)| Course { system, phases: vec![*phase] }).collect()
 }
 
-/// What is dirty over time, if anything ever is.
+/// Draws dirty data over time, if there ever is any.
 fn dirty(phase: &PhaseResult) -> Option<Chart> {
     let course = [Course { system: OURS, phases: vec![phase] }];
     let time = Time::of(&course);
@@ -125,7 +125,7 @@ fn jobs(out: &mut String, ran: &[(&str, &PhaseResult)]) {
     out.push_str(&table.html());
 }
 
-/// What went to and from each device. A device alone is counted as an origin.
+/// Writes the traffic of each device. A device alone is counted as an origin.
 fn traffic(out: &mut String, ran: &[(&str, &PhaseResult)]) {
     let mut table =
         Table::new(["system", "device"], ["read", "written", "I/Os", "flushes", "hits of reads", "dirty at the end"]);

@@ -9,7 +9,7 @@ use super::page::escaped;
 /// A cell.
 #[derive(Debug, Default)]
 pub(super) struct Cell {
-    /// As it stands in the page: escaped already.
+    /// The text as it stands in the page: escaped already.
     html: String,
     title: String,
     class: &'static str,
@@ -31,7 +31,7 @@ impl Cell {
         Self { class: "marked", ..self }
     }
 
-    /// With more to tell to readers who point at the cell.
+    /// Adds more text for readers who point at the cell.
     pub(super) fn titled(self, title: &str) -> Self {
         Self { title: escaped(title), ..self }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What happened over time: intervals that can be drawn, and axes of time for systems that took
-//! unlike long.
+//! The course over time: intervals that can be drawn, and axes of time for systems that took unlike
+//! long.
 
 use flashfront_sim::load::PhaseResult;
 
@@ -26,14 +26,14 @@ impl Course<'_> {
         self.phases.iter().map(|phase| phase.time_ns as f64 / 1e9).sum()
     }
 
-    /// What was answered to clients over time, as `rate` tells it from bytes a second.
+    /// Draws the answered requests over time, as `rate` tells them from bytes a second.
     pub(super) fn answered(&self, time: &Time, rate: impl Fn(f64) -> f64) -> Series {
         let per_s = |step: &Step| (step.read_bytes + step.write_bytes) as f64 / (step.end_s - step.begin_s);
         let flat = |(begin, end, per_s): (f64, f64, f64)| [(begin, rate(per_s)), (end, rate(per_s))];
         self.series(time, time.thinned(&self.values(per_s)).into_iter().flat_map(flat).collect())
     }
 
-    /// What was dirty over time, from the beginning to the end.
+    /// Draws dirty data over time, from the beginning to the end.
     pub(super) fn dirty(&self, time: &Time) -> Series {
         let before = self.phases.first().map_or(0, |phase| phase.before.dirty_bytes) as f64;
         let values = time.thinned(&self.values(|step| step.dirty_bytes as f64));
@@ -79,7 +79,7 @@ fn even(mut all: Vec<Step>) -> Vec<Step> {
     all
 }
 
-/// A unit of time that suits so many seconds, and how many of them it has.
+/// Returns a unit of time that suits this many seconds, and how many seconds it has.
 fn unit_of(end_s: f64) -> (&'static str, f64) {
     match end_s {
         7200.0.. => ("h", 3600.0),
@@ -96,8 +96,10 @@ pub(super) struct Time {
 }
 
 impl Time {
-    /// From the beginning to the end of the longest, in the unit that suits it. The axis is
-    /// logarithmic if a linear one would leave the shortest too little room.
+    /// Makes an axis from the beginning to the end of the longest course, in the unit that suits
+    /// it.
+    ///
+    /// The axis is logarithmic if a linear one would leave the shortest too little room.
     pub(super) fn of(courses: &[Course<'_>]) -> Self {
         Self::to(&courses.iter().map(Course::end_s).collect::<Vec<_>>())
     }
@@ -144,7 +146,7 @@ impl Time {
     }
 }
 
-/// From nothing to so many bytes.
+/// Makes an axis from 0 to `top` bytes.
 pub(super) fn size_axis(label: &str, top: f64) -> Axis {
     let size = 1024_f64.powf(top.max(1.0).log(1024.0).floor());
     let mut axis = Axis::around(label, [0.0, top / size].into_iter(), |it| human::bytes((it * size) as u64));
@@ -179,7 +181,7 @@ mod tests {
             assert_eq!((groups[0].0, groups[groups.len() - 1].1), (0.0, 1005.0), "all of it");
             assert!(groups.windows(2).all(|pair| pair[0].1 == pair[1].0), "without gaps");
             let room = |it: &(f64, f64, f64)| time.axis.share(it.1 / time.unit_s) - time.axis.share(it.0 / time.unit_s);
-            // What is before the axis begins takes no room.
+            // A course before the axis begins takes no room.
             assert!(groups[1..].iter().all(|it| room(it) >= STEP_MIN), "no short last one");
             let sum: f64 = groups.iter().map(|it| it.2 * (it.1 - it.0)).sum();
             assert!((sum - 502.0).abs() < 1e-6, "{sum}");

@@ -119,7 +119,7 @@ fn results_without_runs_make_a_page() {
     assert!(benched(&results).unwrap().contains("Measured on"));
 }
 
-/// For whoever wants to look at it: `FLASHFRONT_REPORT=FILE cargo test report::benched`.
+/// Writes the page to a file to be looked at: `FLASHFRONT_REPORT=FILE cargo test report::benched`.
 #[test]
 fn the_page_can_be_looked_at() {
     let Some(path) = std::env::var_os("FLASHFRONT_REPORT") else { return };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a reader of a chart would notice: texts that collide, lines without a name, names without a
-//! line.
+//! Faults that a reader of a chart would notice: texts that collide, lines without a name, names
+//! without a line.
 
 use super::*;
 use crate::sim::report::axis::{Scale, plain};
