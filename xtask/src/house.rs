@@ -12,8 +12,8 @@
 //!
 //! Tests are left out: folders and files named `tests`, modules and items under `#[cfg(test)]`.
 //! Only wide comments count there, too. An arrow goes from a file to each file that one of its
-//! paths leads to: in imports, exports of other modules' names, code and macros. A line `mod name;`
-//! is no arrow.
+//! paths leads to. Paths are in imports, exports of other modules' names, code and macros. A line
+//! `mod name;` is no arrow.
 //!
 //! `cargo x tidy` compares the figures with their ceilings, which may only fall. Lines have
 //! ceilings in steps of [`STEP_LINES`], so that one line more in one file is no failure.

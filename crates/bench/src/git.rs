@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `git`: clone and grep of a repository that is made on the spot, in a mounted folder.
 //!
-//! The repository is made from a seed, so that all targets have the same one: text files, a history
-//! of commits, and words of known number. Each measured job begins without the repository in the
-//! page cache. A grep that finds another number of words than were put in is an error: then the
-//! target returned wrong data.
+//! The repository is made from a seed, so that all targets have the same one. It has text files, a
+//! history of commits, and words of known number. Each measured job begins without the repository
+//! in the page cache. A grep that finds another number of words than were put in is an error: then
+//! the target returned wrong data.
 
 mod repository;
 

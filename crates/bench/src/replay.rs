@@ -5,7 +5,7 @@
 //! for the requests in flight and drops discards, and with NBD it counted no time at all. fio holds
 //! the log in memory, where this player reads a trace as a stream.
 //!
-//! A request that waits because the target is too slow has its whole wait counted here: times run
+//! A request that waits because the target is too slow has its whole wait counted here. Times run
 //! from the moment at which the trace asked. A recording holds no data, so writes write random
 //! bytes. They need `--destroy-data` as all writes do.
 

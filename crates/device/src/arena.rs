@@ -16,9 +16,9 @@
 //! It says so ([`Chunk::pin`]) of chunks whose very pages the kernel holds. Those are never given
 //! back: the kernel would go on with pages that aren't ours any more.
 //!
-//! Chunks of buffers of 1 MiB and more are asked for in pages of 2 MiB, of which the processor and
-//! the kernel's I/O need fewer. With [`Arena::in_huge_pages`] all chunks are. The kernel gives them
-//! if its setting allows, else small ones.
+//! Chunks of buffers of 1 MiB and more are asked for in pages of 2 MiB. The processor and the
+//! kernel's I/O need fewer of these. With [`Arena::in_huge_pages`] all chunks are. The kernel gives
+//! them if its setting allows, else small ones.
 //!
 //! An arena may lend its buffers ([`Arena::lending`]). Another thread's arena reads and writes them
 //! then, under the same names, while only the owner takes and frees them (`lending`).

@@ -2,10 +2,10 @@
 //! Carries bytes: one [`Device`] trait for real, virtual and wrapped devices.
 //!
 //! The engine decides and this crate carries out. [`Arena`] is the memory that I/O is done from,
-//! [`real`] talks to the kernel, [`sim`] is a device in RAM and virtual time for tests, [`wrap`]
-//! changes how another device behaves. [`pace`] finds out how fast a real one reads. Nothing here
-//! knows what a cache is. Only [`probe`] knows the contents that a disk may have, so that `format`
-//! destroys nothing by mistake.
+//! and [`real`] talks to the kernel. [`sim`] is a device in RAM and virtual time for tests, and
+//! [`wrap`] changes how another device behaves. [`pace`] finds out how fast a real one reads.
+//! Nothing here knows what a cache is. Only [`probe`] knows the contents that a disk may have, so
+//! that `format` destroys nothing by mistake.
 #![deny(unsafe_code)]
 
 mod arena;

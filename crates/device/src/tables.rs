@@ -6,9 +6,9 @@
 //! and 3 % with large pages (EPYC in a virtual machine). Memory of less than 4 MiB is the system
 //! allocator's. A program names this one by `#[global_allocator]`.
 //!
-//! Cost: a table takes RAM 2 MiB at a time where it is touched, so a hashed one all of its at once;
-//! and a table that grows is copied. Invariant: large memory begins as zeroes, and belongs to one
-//! owner (`large_memory_is_zeroed_aligned_and_given_back`).
+//! Cost: a table takes RAM 2 MiB at a time where it is touched, so a hashed one takes all at once.
+//! A table that grows is copied. Invariant: large memory begins as zeroes, and belongs to one owner
+//! (`large_memory_is_zeroed_aligned_and_given_back`).
 #![expect(unsafe_code, reason = "an allocator")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A request as an event Q of blktrace: `struct blk_io_trace` of linux/blktrace_api.h, version 7.
 //!
-//! Q is the request as it was asked for, before the block layer merges and splits: a cache in front
+//! Q is the request as it was asked for, before the block layer merges and splits. A cache in front
 //! of the device would see the same. Each request has exactly one Q for a disk, also if it came
 //! through a partition. D and C depend on the scheduler and on the disk's limits.
 

@@ -113,8 +113,8 @@ pub struct StatusReport {
     /// Whether the origins are served without their cache. All that is about a cache is 0 then.
     #[serde(default)]
     pub without_cache: bool,
-    /// The state of the mirror: `none`, `whole` (both cache devices hold all dirty data), `syncing`
-    /// (a new one is being filled), or `alone` (one failed or was left out).
+    /// The state of the mirror. `none`; `whole`: both cache devices hold all dirty data; `syncing`:
+    /// a new one is being filled; `alone`: one failed or was left out.
     #[serde(default)]
     pub mirror: String,
     /// The path of the cache device that holds everything; null without a cache.

@@ -3,7 +3,7 @@
 //!
 //! Prose is the text of paragraphs, quotations and list items. Headings, tables, code blocks, HTML
 //! and mdBook's directives are left out. A sentence ends at a full stop, a question mark or an
-//! exclamation mark before a space, and at the end of its paragraph or list item. A colon or a
+//! exclamation mark before a space. It also ends with its paragraph or list item. A colon or a
 //! semicolon ends none. A code span and the text of a link count as a reader sees them: the span is
 //! one word, the link's address none.
 

@@ -38,7 +38,7 @@ fn debt(file: &File, rule: &'static str, lines: Vec<usize>) -> Debt {
     let what = match rule {
         WIDE => format!("comments wider than {COLUMNS} columns"),
         SENTENCES => format!("comments with a sentence of more than {WORDS} words"),
-        _ => format!("doc comments that begin with {}", LEANING.map(|word| format!("\"{word}\"")).join(", ")),
+        _ => "doc comments that begin with a word like \"It\", \"Who\" or \"Those\"".to_owned(),
     };
     let lines: Vec<String> = lines.iter().map(usize::to_string).collect();
     Debt {

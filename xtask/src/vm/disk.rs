@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A disk with a volatile write cache, out of programs that others wrote: `nbdkit --filter=cache`
-//! keeps what was written in a file that is its own until a FLUSH, `nbdfuse` makes it a file that
-//! the daemon can open.
+//! A disk with a volatile write cache, out of programs that others wrote. `nbdkit --filter=cache`
+//! keeps written data in a file of its own until a FLUSH. `nbdfuse` makes it a file that the daemon
+//! can open.
 //!
 //! Killed, it has lost all that was not flushed; killed during a FLUSH, all but the part that was
 //! done by then. It loses in units of 4 KiB. A kill of the daemon alone would lose nothing: the

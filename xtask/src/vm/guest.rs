@@ -21,8 +21,8 @@ pub(super) enum Drive<'a> {
     File(&'a str),
 }
 
-/// Makes what is booted out of Debian's packages: `script` does it, in the folder of the run, where
-/// these files are; what it downloads stays in `packages` for the next time.
+/// Makes the files to be booted out of Debian's packages. `script` does it, in the folder of the
+/// run, where these files are. Its downloads stay in `packages` for the next time.
 pub(super) fn make(place: &Workplace, script: &str, files: &[(&str, &str)], packages: &Path) -> Result<(), Failed> {
     for (name, text) in files {
         let path = place.path(name);

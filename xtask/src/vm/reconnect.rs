@@ -2,9 +2,9 @@
 //! `cargo x vm reconnect`: the daemon is killed again and again under a guest that goes on.
 //!
 //! The same guest and database as `cargo x vm`, on vhost-user-blk, in memory that QEMU shares.
-//! After each `kill -9` a new daemon is started, QEMU comes back to it with what was in flight, and
-//! the guest must not notice but for the time it took: no error, and commit after commit. At the
-//! end the whole database is checked, through the cache and then on the bare origin.
+//! After each `kill -9` a new daemon is started, and QEMU comes back to it with the requests in
+//! flight. The guest must not notice but for the time it took: no error, and commit after commit.
+//! At the end the whole database is checked, through the cache and then on the bare origin.
 
 use std::fs::File;
 use std::time::Duration;

@@ -126,8 +126,8 @@ pub(super) unsafe fn copy_past(source: *const u8, target: *mut u8, bytes: usize)
 
 /// Streams a line with each store.
 ///
-/// The thread goes on when the last store has its place among the processor's waiting stores, of
-/// which there are some 64: a block has as many lines. In process on a file a write took 3 % less
+/// The thread goes on when the last store has its place among the processor's waiting stores. There
+/// are some 64 of those, and a block has as many lines. In process on a file a write took 3 % less
 /// than with four stores a line.
 ///
 /// # Safety

@@ -67,8 +67,8 @@ impl Quarantine {
         self.entries().get(&buf.0).and_then(|entry| entry.now()).cloned()
     }
 
-    /// Returns the memory that a buffer had when `put` stand-ins had been put here, if it has other
-    /// memory now: a stand-in, or its own (`None`).
+    /// Returns the memory that a buffer had when `put` stand-ins had been put here: a stand-in, or
+    /// its own (`None`). Nothing if it has that memory now.
     fn exchanged(&self, buf: Buf, put: u32) -> Option<Option<Arc<Chunk>>> {
         if self.is_empty() {
             return None;
@@ -143,7 +143,7 @@ impl Arena {
         if self.place_of(buf) < self.uses.len() { &self.quarantine } else { self.borrowed.quarantine(number_of(buf)) }
     }
 
-    /// Gives a buffer other memory, with the same bytes: an I/O of it was given up, and the kernel
+    /// Gives a buffer other memory, with the same bytes. An I/O of it was given up, and the kernel
     /// may go on to use the old memory.
     ///
     /// It is to be called once for each such I/O; [`Arena::release`] tells of its end.

@@ -3,8 +3,8 @@
 //! that.
 //!
 //! All times are compared as ratios. The middle ratio is the scale, and the spread around it says
-//! how far off the model is. So a model that is twice as slow in everything is that model with a
-//! scale of 2, and one odd phase does not change the scale.
+//! how far off the model is. So a device that is twice as slow in everything is that model with a
+//! scale of 2. One odd phase does not change the scale.
 
 use super::{COUNT, Times};
 use crate::sim::{Fill, Known, ModelSpec, known};

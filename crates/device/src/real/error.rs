@@ -31,7 +31,7 @@ pub enum OpenError {
         way: String,
         /// What is in use: the file, or what lies behind it.
         place: PathBuf,
-        /// Who uses it, if that can be seen.
+        /// The user of it, if that can be seen.
         by: Option<String>,
     },
     /// A loop device uses the same bytes.

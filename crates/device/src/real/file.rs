@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An open device: a regular file or a block device, with its geometry, lock and identity.
 //!
-//! O_DIRECT wherever the file system can, so that the page cache neither doubles the cache nor
-//! hides what a device really does; where it can't (tmpfs), buffered I/O and a notice. The
-//! synchronous helpers here serve `format`, `check` and the superblock, before the pump runs;
-//! they take any memory and, for reads, any range.
+//! It uses O_DIRECT wherever the file system can. So the page cache neither doubles the cache nor
+//! hides what a device really does. Where that can't be (tmpfs), it uses buffered I/O and gives a
+//! notice. The synchronous helpers here serve `format`, `check` and the superblock, before the pump
+//! runs; they take any memory and, for reads, any range.
 
 use std::fs::File;
 use std::io;
@@ -28,8 +28,8 @@ use crate::real::aligned::AlignedBuf;
 /// Bytes that the synchronous helpers move at a time.
 const BOUNCE_BYTES: usize = 1 << 20;
 
-/// How long a device may be busy before that is an error. A killed daemon's ring is taken down
-/// by the kernel after the process is gone, when its I/O has ended, and holds the lock until then.
+/// How long a device may be busy before that is an error. The kernel takes a killed daemon's ring
+/// down after the process is gone, when its I/O has ended. The ring holds the lock until then.
 const BUSY_WAIT: Duration = Duration::from_secs(2);
 const BUSY_STEP: Duration = Duration::from_millis(10);
 
@@ -91,7 +91,7 @@ impl DeviceFile {
         self.geometry
     }
 
-    /// Who it is.
+    /// The identity of the device.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
@@ -307,8 +307,8 @@ fn direct(file: &File, is_block: bool, size_bytes: u64) -> io::Result<Option<u32
         Err(errno) => return Err(errno.into()),
     }
     let needed = if is_block { rustix::fs::ioctl_blksszget(file)? } else { file_alignment(file, size_bytes)? };
-    // Blocks above 4 KiB could not be addressed by the engine, and a tail that isn't a whole block
-    // could not be reached; both go through the page cache (no such block device exists).
+    // The engine could not address blocks above 4 KiB, or reach a tail that isn't a whole block.
+    // Both go through the page cache (no such block device exists).
     let fits = (512..=4096).contains(&needed) && size_bytes.is_multiple_of(u64::from(needed));
     if !fits {
         fcntl_setfl(file, flags)?;

@@ -156,9 +156,10 @@ impl Reactor {
         }
     }
 
-    /// Hands the kernel what the devices were given, and sleeps until some device has something to
-    /// poll, `watched` is readable, a signal has come or the time is over (`None` = never). Says
-    /// whether `watched` was seen readable; it must be the same descriptor at every call.
+    /// Hands the kernel the I/O that the devices were given, and sleeps. It wakes when some device
+    /// has something to poll, `watched` is readable, a signal has come or the time is over (`None`
+    /// = never). Says whether `watched` was seen readable; it must be the same descriptor at every
+    /// call.
     ///
     /// # Errors
     /// When the kernel refuses to wait.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The storage behind a device: the device itself, and each file, disk and partition below it.
 //!
-//! Two paths can lead to the same bytes: a file and a loop device on it, a disk and its partition,
-//! two loop devices on one file. [`Storage`] lists all levels, down to the file or disk at the
-//! bottom, and the bytes of each level that the device uses. `below` finds the levels, `guard`
-//! keeps others away from them.
+//! Two paths can lead to the same bytes. They are a file and a loop device on it, a disk and its
+//! partition, or two loop devices on one file. [`Storage`] lists all levels, down to the file or
+//! disk at the bottom, and the bytes of each level that the device uses. `below` finds the levels,
+//! `guard` keeps others away from them.
 //!
 //! Limits: the kernel does not tell the levels below a file on a network file system, on FUSE or on
 //! overlayfs. For device-mapper and md devices sysfs tells the devices below, and not which of

@@ -440,10 +440,8 @@ impl std::fmt::Debug for Uring {
     }
 }
 
-/// Makes a ring with the best flags this kernel knows.
-///
-/// Completions are posted when we ask (6.1), or at least without interrupting us (5.19), or anyhow
-/// (5.11).
+/// Makes a ring with the best flags this kernel knows. Completions are posted when we ask (6.1), or
+/// at least without interrupting us (5.19), or anyhow (5.11).
 fn build() -> io::Result<IoUring> {
     let mut refused = None;
     for flags in [2, 1, 0] {

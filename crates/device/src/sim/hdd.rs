@@ -14,9 +14,10 @@
 //! least as long as the read-ahead. Bytes that were read ahead stay in the buffer when the head
 //! leaves, and are answered from there.
 //!
-//! Calibrated against a WD Re 4 TB (docs/laboratory/models.md; test: `calibration`). Not modelled:
-//! several surfaces (track and cylinder switches are within the skew, as sustained rates have
-//! them), reads from the write cache, more than one stream of read-ahead, remapped sectors.
+//! Calibrated against a WD Re 4 TB (docs/laboratory/models.md; test: `calibration`). Several
+//! surfaces are not modelled: track and cylinder switches are within the skew, as sustained rates
+//! have them. Reads from the write cache, more than one stream of read-ahead, and remapped sectors
+//! are missing, too.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -137,7 +138,7 @@ pub(super) struct Hdd {
     /// When the head was last busy.
     free_at: Time,
     serving: Option<(Time, Queued)>,
-    /// Whom a client waits for: reads, and writes that are not cached. By age.
+    /// I/Os that a client waits for, by age: reads, and writes that are not cached.
     waited: VecDeque<Queued>,
     /// Cached writes, by age.
     cached: VecDeque<Queued>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opens a disposable cache device (`--disposable-cache`): makes a new cache of the device where
+//! Opens a disposable cache device (`--disposable-cache`). It makes a new cache of the device where
 //! its content can't be used, and does without the device where it is missing.
 //!
 //! Local SSDs of cloud machines come back empty after a stop. Nothing is ever dirty in the modes

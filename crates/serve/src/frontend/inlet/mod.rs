@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests that come whole from the kernel, each with a way to answer it.
 //!
-//! The [`Table`] holds a request against the volume, cuts it into parts as the NBD front-end does,
-//! fetches its payload, and answers when the engine has. Some protocols come with threads of their
-//! own (FUSE). Those hand over requests by a `Feed`, and the `Inlet` is the pump's end of it, with
-//! a table.
+//! The [`Table`] holds a request against the volume, and cuts it into parts as the NBD front-end
+//! does. It fetches the payload, and answers when the engine has. Some protocols come with threads
+//! of their own (FUSE). Those hand over requests by a `Feed`, and the `Inlet` is the pump's end of
+//! it, with a table.
 //!
 //! Bounds: a `Feed` waits while `FEED_MAX` requests are in the channel, and its threads take no
 //! more from the kernel then. A table holds [`REQUESTS_MAX`] requests and [`BYTES_MAX`] of buffers.

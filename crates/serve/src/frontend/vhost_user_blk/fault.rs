@@ -134,9 +134,9 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
             continue;
         }
         slot.hit.store(true, Ordering::Relaxed);
-        // SAFETY: this replaces exactly the mapping that a `Guard` watches over, which its owner
-        // made and has not unmapped, by one of the same place and length. Readers of it go on
-        // with zeroes.
+        // SAFETY: this replaces exactly the mapping that a `Guard` watches over by one of the same
+        // place and length. Its owner made it and has not unmapped it. Readers of it go on with
+        // zeroes.
         let mapped = unsafe {
             libc::mmap(
                 std::ptr::with_exposed_provenance_mut(start),

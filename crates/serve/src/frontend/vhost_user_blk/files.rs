@@ -3,9 +3,9 @@
 //!
 //! A file of the client's choice may be on a file system of its own making (FUSE), which need never
 //! answer. To poll it, to touch its mapping, to ask for its length, or to close it could take for
-//! ever, and the pump has one thread. So nothing is asked here that a file system would have to
-//! answer. Eventfds are known by the kernel's name for them. Memory is known by its seals, which
-//! only memfds and the files of tmpfs and hugetlbfs have. Any other file is closed elsewhere
+//! ever. The pump has one thread. So nothing is asked here that a file system would have to answer.
+//! Eventfds are known by the kernel's name for them. Memory is known by its seals, which only
+//! memfds and the files of tmpfs and hugetlbfs have. Any other file is closed elsewhere
 //! (`closing`), and the message is never read. Test: `hostile_files_are_refused`.
 
 use std::fs::File;

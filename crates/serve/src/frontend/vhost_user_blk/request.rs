@@ -2,9 +2,9 @@
 //! Reads a virtio-blk request from a chain, and checks it against the volume.
 //!
 //! Everything that reaches the engine has passed here. So the rest of the front-end may count on
-//! ranges inside the volume, whole sectors, not empty and not too long, and on payload in the
-//! guest's memory. The protocol does not say how header, payload and status are cut into
-//! descriptors. No cut is expected here (test: `how_a_request_is_cut_makes_no_difference`).
+//! ranges inside the volume: whole sectors, not empty and not too long. Payload is in the guest's
+//! memory. The protocol does not say how header, payload and status are cut into descriptors. No
+//! cut is expected here (test: `how_a_request_is_cut_makes_no_difference`).
 
 use flashfront_engine::{Lba, RequestOp, SECTOR_BYTES};
 use virtio_bindings::bindings::virtio_blk::{

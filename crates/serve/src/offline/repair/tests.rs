@@ -222,8 +222,8 @@ fn a_damaged_log_is_refused_and_then_repaired() {
     filled.repaired(Older::Drop, "damaged log");
 }
 
-/// A device that loses a write leaves what was there before: a commit of an earlier use of the
-/// segment, over whose data others were written.
+/// A device that loses a write leaves the older content. Here that is a commit of an earlier use of
+/// the segment, and others were written over its data.
 #[test]
 fn an_older_commit_in_the_place_of_one_that_is_missing_hides_nothing() {
     let filled = Filled::new(true, 7);

@@ -167,7 +167,7 @@ impl TlsStream {
         &mut self.socket
     }
 
-    /// Whom to name in the log.
+    /// The name of the client in the log.
     fn name(&self) -> String {
         match &self.socket {
             Socket::Unix(_) => "a client of the unix socket".to_owned(),

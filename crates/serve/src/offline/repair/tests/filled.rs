@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A cache that is filled in virtual time, to be damaged, repaired and served by a real daemon.
 //!
-//! What it holds depends on a seed and on nothing else: where commits begin and end, and which are
-//! in flight, a clock would decide otherwise.
+//! Its content depends on a seed and on nothing else. A clock would decide where commits begin and
+//! end, and which are in flight.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
