@@ -2,7 +2,10 @@
 //! The default policy: a block is kept on evidence, and writes have a zone of their own.
 //!
 //! - **Writes** are appended to the zone of writes. When that zone is larger than its share, its
-//!   oldest segment goes. Blocks that were seen twice more move on to the main zone.
+//!   oldest segment goes. Blocks that were seen twice more move on to the main zone. A block seen
+//!   three times has a hit there: so has each block that was written while it was in the main zone.
+//! - **What is written again** after the zone of writes lost it moves on, too. After the main zone
+//!   lost it, it begins anew: in a loop larger than the cache each block would push out the next.
 //! - **The gate.** Once the cache is full, a block that a read missed is admitted if it was seen
 //!   more often than the gate asks, and twice at least. Else the block waits in the window, and a
 //!   ghost then remembers its count.
@@ -162,12 +165,11 @@ impl Policy for Gated {
     fn write_missed(&mut self, key: u64) -> u8 {
         let Some(seen) = self.ghost.take(key) else { return 0 };
         self.learn_share(seen.from);
-        if matches!(seen.from, From::Declined | From::Refused) { 0 } else { WRITES_KEEP }
+        if seen.from == From::Writes { WRITES_KEEP } else { 0 }
     }
 
     fn rewritten(&self, zone: Zone, hits: u8) -> u8 {
-        let hits = (hits + 1).min(HITS_MAX);
-        if zone == Zone::Main { hits.max(WRITES_KEEP) } else { hits }
+        if zone == Zone::Main { HITS_MAX } else { (hits + 1).min(HITS_MAX) }
     }
 
     fn hold_gate(&mut self, hold: Hold) {
@@ -209,7 +211,7 @@ impl Policy for Gated {
 
     fn survives(&mut self, zone: Zone, hits: u8, _: u32, _: u32) -> Option<u8> {
         let survives = match zone {
-            Zone::Writes => (hits >= WRITES_KEEP).then_some(0),
+            Zone::Writes => hits.checked_sub(WRITES_KEEP),
             Zone::Main if self.is_held() || self.gate < SIGHTING => (hits > 0).then_some(0),
             Zone::Main => hits.checked_sub(1),
         };

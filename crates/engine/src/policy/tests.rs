@@ -229,3 +229,26 @@ fn the_window_is_a_fifo_that_forgets_what_it_is_told_to() {
     assert!(Window::new(31, 1).put(1, 1).is_none());
     assert_eq!(Window::new(1 << 40, 4).capacity(), 1024, "16 MiB, shared by the lanes");
 }
+
+/// What becomes of a block that is written `times` more before its segment is reclaimed: whether it
+/// moves on to the main zone, and with how many hits.
+fn written(policy: &mut dyn Policy, key: u64, times: u32) -> Option<u8> {
+    let hits = (0..times).fold(policy.write_missed(key), |hits, _| policy.rewritten(Zone::Writes, hits));
+    policy.sealed(SegmentId(0), Zone::Writes);
+    policy.victim(&|_| true);
+    policy.survives(Zone::Writes, hits, 0, 16)
+}
+
+#[test]
+fn gated_keeps_what_is_written_again_and_again_and_begins_anew_what_its_main_zone_lost() {
+    let mut policy = gated();
+    for (times, moves_on) in [(0, None), (1, None), (2, Some(0)), (3, Some(1)), (9, Some(1))] {
+        assert_eq!(written(&mut *policy, 1, times), moves_on, "written {times} times more");
+    }
+    policy.dropped(2, Zone::Writes, 0);
+    assert_eq!(written(&mut *policy, 2, 0), Some(0), "the zone of writes lost it too early");
+    policy.dropped(3, Zone::Main, 0);
+    assert_eq!(written(&mut *policy, 3, 0), None, "in a loop it would push out the next");
+    let hits = policy.rewritten(Zone::Main, 0);
+    assert_eq!(policy.survives(Zone::Writes, hits, 0, 16), Some(1), "it was a hit in the main zone");
+}
