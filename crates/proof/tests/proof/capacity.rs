@@ -104,7 +104,7 @@ fn data_that_fits_is_all_there_though_it_is_rewritten_all_the_time() {
 /// rests of commits are a larger part of smaller ones.
 #[test]
 fn data_of_eight_ninths_is_all_there_though_it_is_rewritten_all_the_time() {
-    let mut trial = Trial::of_segments(512, 256, (8, 9));
+    let mut trial = Trial::of_segments(1024, 256, (8, 9));
     trial.read_all();
     trial.rewrite(trial.blocks / 4);
     let counters = trial.counters();
