@@ -47,7 +47,15 @@ const READ_AROUND_BLOCKS: u64 = 16;
 /// The parts of a cache of that many blocks.
 #[must_use]
 pub fn shape(capacity: usize) -> Shape {
-    let window_blocks = Window::new(capacity as u64, 1).capacity();
+    shape_with(capacity, window_blocks(capacity))
+}
+
+fn window_blocks(capacity: usize) -> usize {
+    Window::new(capacity as u64, 1).capacity()
+}
+
+/// The parts of a cache of that many blocks, of which so many are its window.
+fn shape_with(capacity: usize, window_blocks: usize) -> Shape {
     let capacity = capacity - window_blocks;
     let segment_blocks = (capacity / SEGMENTS).clamp(1, SEGMENT_BLOCKS_MAX);
     let free_segments = if capacity < BLOCKS_MIN { 1 } else { FREE_SEGMENTS };
@@ -61,10 +69,13 @@ pub fn shape(capacity: usize) -> Shape {
     }
 }
 
-/// The shape before a disk, with the daemon's default of what is read around a miss.
+/// The shape before a disk, with the daemon's default of what is read around a miss. All that comes
+/// with a miss fits into the window, as far as that is not more than half of the cache: in a smaller
+/// one neighbours push each other out (`lirs_scan` at 5 %: 5 % hits instead of 94).
 #[must_use]
 pub fn shape_before_disk(capacity: usize) -> Shape {
-    Shape { read_around_blocks: READ_AROUND_BLOCKS, ..shape(capacity) }
+    let window_blocks = window_blocks(capacity).max((capacity / 2).min(READ_AROUND_BLOCKS as usize));
+    Shape { read_around_blocks: READ_AROUND_BLOCKS, ..shape_with(capacity, window_blocks) }
 }
 
 /// A cache as the daemon runs it.
