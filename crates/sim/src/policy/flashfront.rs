@@ -70,8 +70,8 @@ fn shape_with(capacity: usize, window_blocks: usize) -> Shape {
 }
 
 /// The shape before a disk, with the daemon's default of what is read around a miss. All that comes
-/// with a miss fits into the window, as far as that is not more than half of the cache: in a smaller
-/// one neighbours push each other out (`lirs_scan` at 5 %: 5 % hits instead of 94).
+/// with a miss fits into the window, as far as that is not more than half of the cache. In a smaller
+/// window neighbours push each other out (`lirs_scan` at 5 %: 5 % hits instead of 94).
 #[must_use]
 pub fn shape_before_disk(capacity: usize) -> Shape {
     let window_blocks = window_blocks(capacity).max((capacity / 2).min(READ_AROUND_BLOCKS as usize));
