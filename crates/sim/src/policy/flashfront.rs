@@ -70,7 +70,7 @@ fn shape_with(capacity: usize, window_blocks: usize) -> Shape {
 }
 
 /// The shape before a disk, with the daemon's default of what is read around a miss. All that comes
-/// with a miss fits into the window, as far as that is not more than half of the cache. In a smaller
+/// with a miss fits into the window, if that is at most half of the cache. In a smaller
 /// window neighbours push each other out (`lirs_scan` at 5 %: 5 % hits instead of 94).
 #[must_use]
 pub fn shape_before_disk(capacity: usize) -> Shape {
