@@ -32,7 +32,7 @@ pub(crate) const RANGE_PIECES_MAX: u32 = 512;
 pub(crate) type Ranges = Places<(usize, Range, PieceKind, bool)>;
 
 /// Places for the pieces of ranges.
-pub(crate) fn ranges(origins: usize) -> Ranges {
+fn ranges(origins: usize) -> Ranges {
     Ranges::new(RANGE_PIECES_MAX, origins)
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Coordinator {
     pub(crate) cache_flushing: bool,
     /// The cache device failed: those who wait until all that can be destaged is.
     pub(crate) until_drained: Vec<FlushWaiter>,
-    pub(crate) life: Life,
+    life: Life,
     /// Clients are about to leave ([`Control::LetClientsGo`]).
     pub(crate) clients_leave: bool,
     pub(crate) lanes_replayed: usize,
@@ -90,6 +90,52 @@ pub(crate) struct Coordinator {
 }
 
 impl Coordinator {
+    /// The coordinator of a cache that is to be opened.
+    pub(crate) fn new(origins: usize, router: Router, shadow: Shadow, now: Time) -> Self {
+        Self {
+            requests: Slab::new(),
+            router,
+            sequences: (0..origins).map(|_| Sequences::new()).collect(),
+            throttle: Throttle::new(origins),
+            zeroes: Zeroes::new(origins),
+            ranges: ranges(origins),
+            maps: Vec::new(),
+            destager: Destager::new(origins, now),
+            shadow,
+            jobs: Vec::new(),
+            persist: Persist::default(),
+            cache_flushing: false,
+            until_drained: Vec::new(),
+            clients_leave: false,
+            life: Life::Opening,
+            lanes_replayed: 0,
+            lanes_open: 0,
+            commits_replayed: 0,
+            begun: false,
+            now,
+        }
+    }
+
+    /// How far its life is.
+    pub(crate) const fn life(&self) -> Life {
+        self.life
+    }
+
+    /// The next step of life begins.
+    pub(crate) const fn go_on_to(&mut self, life: Life) {
+        self.life = life;
+    }
+
+    /// Whether it serves, or ends what it has taken.
+    pub(crate) const fn is_at_work(&self) -> bool {
+        matches!(self.life, Life::Serving | Life::Stopping)
+    }
+
+    /// The lanes can't be opened. Returns whether that is news.
+    pub(crate) fn fail(&mut self) -> bool {
+        core::mem::replace(&mut self.life, Life::Failed) != Life::Failed
+    }
+
     pub(crate) fn serving(&self) -> bool {
         self.life == Life::Serving
     }

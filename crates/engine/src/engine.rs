@@ -22,24 +22,20 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use slab::Slab;
 
 use crate::act::apart::pays_apart;
 use crate::act::checkpoint::checkpoint_step;
 use crate::act::commit::seal::commit_step;
-use crate::act::destage::Destager;
 use crate::act::detour::detour_step;
 use crate::act::hang::answers;
 use crate::act::mirror::MIRRORED;
-use crate::act::persist::Persist;
 use crate::act::reclaim::reclaim_step;
 use crate::act::reclaim::state::watermark;
 use crate::act::recover::{begin_recovery, end_recovery};
 use crate::act::sync;
 use crate::act::sync::sync_step;
-use crate::act::throttle::Throttle;
 use crate::act::write::resume_awaiting_room;
-use crate::coordinator::{Coordinator, Life, ranges};
+use crate::coordinator::{Coordinator, Life};
 use crate::cx::{Cx, Turn};
 use crate::delta::{Delta, Purpose};
 use crate::fact::canary::Canary;
@@ -53,13 +49,11 @@ use crate::facts::Facts;
 use crate::format::Superblock;
 use crate::lane::{Lane, Lanes, OwnLanes};
 use crate::organ::budget::Budget;
-use crate::organ::bypass::Sequences;
 use crate::organ::flush::OriginFlush;
 use crate::organ::index::Flat;
 use crate::organ::members::{FailureRecord, Members};
 use crate::organ::origin::{Origin, OriginDelta};
 use crate::organ::router::Router;
-use crate::organ::zeroes::Zeroes;
 use crate::policy::Window;
 use crate::shadow::{Shadow, Shape};
 
@@ -116,28 +110,8 @@ impl Engine {
         };
         let lanes = (0..facts.superblock.lanes as usize).map(|id| Lane::new(id, keys, &facts).map(Box::new));
         let lanes = lanes.collect::<Result<OwnLanes, _>>()?;
-        let coordinator = Coordinator {
-            requests: Slab::new(),
-            router,
-            sequences: facts.origins.iter().map(|_| Sequences::new()).collect(),
-            throttle: Throttle::new(facts.origins.len()),
-            zeroes: Zeroes::new(facts.origins.len()),
-            ranges: ranges(facts.origins.len()),
-            maps: Vec::new(),
-            destager: Destager::new(facts.origins.len(), now),
-            shadow: Shadow::new(shape(&facts.superblock, &facts.options), facts.options.policy.build),
-            jobs: Vec::new(),
-            persist: Persist::default(),
-            cache_flushing: false,
-            until_drained: Vec::new(),
-            clients_leave: false,
-            life: Life::Opening,
-            lanes_replayed: 0,
-            lanes_open: 0,
-            commits_replayed: 0,
-            begun: false,
-            now,
-        };
+        let shadow = Shadow::new(shape(&facts.superblock, &facts.options), facts.options.policy.build);
+        let coordinator = Coordinator::new(facts.origins.len(), router, shadow, now);
         Ok(Self { lanes, facts: Arc::new(facts), delta, coordinator })
     }
 
@@ -195,7 +169,7 @@ impl Engine {
     /// When [`Input::Timer`] is due, if nothing else happens before.
     #[must_use]
     pub fn next_timer(&self) -> Option<Time> {
-        if !matches!(self.coordinator.life, Life::Serving | Life::Stopping) {
+        if !self.coordinator.is_at_work() {
             return None;
         }
         let age = self.facts.options.commit_age_max_ns;
@@ -362,8 +336,8 @@ impl Coordinator {
             Control::Answers { device } => answers(device, lanes, &mut self.destager, cx),
             Control::GoOn { .. } => lanes.iter_mut().for_each(|lane| end_recovery(lane, cx)),
             Control::Stop => {
-                if self.life == Life::Serving {
-                    self.life = Life::Stopping;
+                if self.serving() {
+                    self.go_on_to(Life::Stopping);
                     self.destager.stop();
                 }
             }
@@ -402,7 +376,7 @@ impl Coordinator {
                 lanes.iter_mut().for_each(|lane| lane.work(&mut cx));
             }
             self.handle_messages(lanes, &mut cx);
-            if matches!(self.life, Life::Serving | Life::Stopping) {
+            if self.is_at_work() {
                 zeroes_step(self, lanes, &mut cx);
                 ranges_step(self, lanes, &mut cx);
                 let away = self.destager.is_any_away(&cx);

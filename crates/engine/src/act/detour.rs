@@ -123,7 +123,7 @@ pub(crate) fn detour_done(lane: &mut Lane, detour: usize, result: Result<(), Dev
             let (flat, from) = ((first + nth), blocks_span(it.buf, nth, 1));
             if result.is_ok() && is_as_cached(lane, flat, from, checksum, cx) {
                 let piece = &mut lane.pieces[at];
-                piece.from_origin = true;
+                piece.needs_origin();
                 let (buf, to) = (piece.buf.expect("a read has a buffer"), piece.buf_block + block + nth);
                 cx.mem.copy(from, buf, to * BLOCK_BYTES as u32);
             } else {

@@ -131,7 +131,7 @@ pub(crate) fn read_origin(lane: &mut Lane, at: usize, block: u32, blocks: u32, c
 pub(crate) fn ask_origin(lane: &mut Lane, at: usize, block: u32, blocks: u32, what: LaneIo, cx: &mut Cx<'_>) {
     let piece = &mut lane.pieces[at];
     piece.hold();
-    piece.from_origin = true;
+    piece.needs_origin();
     let first = piece.first + block;
     let (device, offset, len) = cx.origin_range(first, u64::from(blocks));
     let buf = piece.buf.expect("a read has a buffer");

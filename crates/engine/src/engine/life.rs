@@ -17,7 +17,7 @@ use crate::organ::room::Outlook;
 
 /// The steps of life: open, drained, stopped.
 pub(super) fn live(coordinator: &mut Coordinator, lanes: &mut Lanes, turn: &mut Turn<'_>) {
-    match coordinator.life {
+    match coordinator.life() {
         Life::Opening => end_opening(coordinator, lanes, &mut turn.cx()),
         Life::Serving => {
             let delta = &*turn.delta;
@@ -59,7 +59,7 @@ fn end_opening(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>
     if coordinator.lanes_open < lanes.len() || !over {
         return;
     }
-    coordinator.life = Life::Serving;
+    coordinator.go_on_to(Life::Serving);
     let blocks_cached = lanes.iter().map(|lane| lane.store.index().len()).sum();
     let (blocks_dirty, commits_replayed) = (cx.delta.dirty(), coordinator.commits_replayed);
     let members = &mut cx.delta.members;
@@ -80,7 +80,7 @@ fn end_closing(coordinator: &mut Coordinator, lanes: &Lanes, cx: &mut Cx<'_>) {
     let over = cx.cache_failed() || lanes.iter().all(|lane| lane.checkpoint.resting());
     let quiet = coordinator.persist.idle() && !coordinator.cache_flushing && cx.delta.members.idle();
     if over && quiet && lanes.iter().all(|lane| lane.idle()) {
-        coordinator.life = Life::Stopped;
+        coordinator.go_on_to(Life::Stopped);
         cx.event(Event::Stopped);
     }
 }
@@ -115,10 +115,10 @@ pub(super) fn close(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut C
     let quiet = coordinator.persist.idle() && !coordinator.cache_flushing && cx.delta.members.idle();
     let idle = flushed && quiet && lanes.iter().all(|lane| lane.idle());
     if idle && cx.cache_failed() {
-        coordinator.life = Life::Stopped;
+        coordinator.go_on_to(Life::Stopped);
         cx.event(Event::Stopped);
     } else if idle && lanes.iter().all(|lane| lane.log.quiet() && lane.checkpoint.resting()) {
-        coordinator.life = Life::Closing;
+        coordinator.go_on_to(Life::Closing);
         lanes.iter_mut().for_each(|lane| begin_checkpoint(lane, cx));
     }
 }

@@ -130,9 +130,14 @@ impl Piece {
         self.rare.get_or_insert_default()
     }
 
+    /// A read needs the origin for some of its blocks.
+    pub(crate) const fn needs_origin(&mut self) {
+        self.from_origin = true;
+    }
+
     /// A range is read from the origin.
     pub(crate) fn add_missed(&mut self, run: (u32, u32)) {
-        self.from_origin = true;
+        self.needs_origin();
         if self.missed.1 == 0 {
             self.missed = run;
         } else {

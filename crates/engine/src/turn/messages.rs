@@ -108,7 +108,7 @@ impl Coordinator {
                     Up::UntilDrained { waiter } => self.until_drained.push(waiter),
                     Up::Replayed => {
                         self.lanes_replayed += 1;
-                        if self.lanes_replayed == lanes.len() && self.life == Life::Opening {
+                        if self.lanes_replayed == lanes.len() && self.opening() {
                             cx.event(Event::Replayed);
                         }
                     }
@@ -117,7 +117,7 @@ impl Coordinator {
                         self.commits_replayed += commits;
                     }
                     Up::OpenFailed(error) => {
-                        if core::mem::replace(&mut self.life, Life::Failed) != Life::Failed {
+                        if self.fail() {
                             cx.event(Event::OpenFailed(error));
                         }
                     }

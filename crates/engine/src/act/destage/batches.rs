@@ -40,13 +40,13 @@ pub(super) struct Batches {
     /// Runs gathered or written right now.
     pub(super) runs: u32,
     /// Runs written, waiting for a flush: (lane, run).
-    pub(super) written: Vec<(usize, usize)>,
-    pub(super) written_blocks: u64,
+    written: Vec<(usize, usize)>,
+    written_blocks: u64,
     /// Runs whose flush is asked for.
     pub(super) flushing: u32,
-    pub(super) sweep_began: Time,
+    sweep_began: Time,
     /// Since when runs have been under way without a pause.
-    pub(super) busy_since: Option<Time>,
+    busy_since: Option<Time>,
     /// The batch is written, and could be flushed: since when, and the origin's free time then.
     flushable: Option<(Time, u64)>,
     /// The batch is flushed by then at last, if nothing else happens.
@@ -56,7 +56,7 @@ pub(super) struct Batches {
     put_off: (u64, u64),
     pub(super) last_put_off_ns: u64,
     /// The origin's free time when the last batch ended.
-    pub(super) free_ns: u64,
+    free_ns: u64,
     /// While any are: when the first began, a run or a flush last ended, or a flush was last asked
     /// for.
     pub(super) answered: Option<Time>,
@@ -111,6 +111,35 @@ impl Batches {
             ns_per_run: NS_PER_RUN_FIRST,
             ns_per_block: NS_PER_RUN_FIRST,
         }
+    }
+
+    /// A sweep begins: what becomes dirty from now on is as old as this.
+    pub(super) const fn begin_sweep(&mut self, now: Time) {
+        self.sweep_began = now;
+    }
+
+    /// A run (lane, number) is on the origin, and waits for the flush.
+    pub(super) fn run_written(&mut self, run: (usize, usize), blocks: u32, now: Time) {
+        self.answered = Some(now);
+        self.runs -= 1;
+        self.written.push(run);
+        self.written_blocks += u64::from(blocks);
+    }
+
+    /// A run ended without being written.
+    pub(super) fn run_dropped(&mut self, now: Time) {
+        self.runs -= 1;
+        self.answered = Some(now);
+        if self.idle() {
+            // What failed says nothing about what the next batch takes.
+            (self.busy_since, self.answered) = (None, None);
+        }
+    }
+
+    /// Runs may have begun.
+    pub(super) fn note_began(&mut self, now: Time) {
+        let began = (self.runs > 0).then_some(now);
+        (self.busy_since, self.answered) = (self.busy_since.or(began), self.answered.or(began));
     }
 
     /// Whether nothing is under way.
@@ -240,7 +269,7 @@ impl Batches {
         cx: &mut Cx<'_>,
     ) -> bool {
         let Some(at) = self.order.next(&DirtyBlocks(lanes, places)) else {
-            self.sweep_began = cx.now;
+            self.begin_sweep(cx.now);
             return false;
         };
         let flat = Flat(at);

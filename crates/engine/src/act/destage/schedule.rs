@@ -75,21 +75,11 @@ impl Destager {
     }
 
     pub(crate) fn run_written(&mut self, origin: usize, lane: usize, run: usize, blocks: u32, now: Time) {
-        let batches = &mut self.origins[origin];
-        batches.answered = Some(now);
-        batches.runs -= 1;
-        batches.written.push((lane, run));
-        batches.written_blocks += u64::from(blocks);
+        self.origins[origin].run_written((lane, run), blocks, now);
     }
 
     pub(crate) fn run_dropped(&mut self, origin: usize, now: Time) {
-        let batches = &mut self.origins[origin];
-        batches.runs -= 1;
-        batches.answered = Some(now);
-        if batches.idle() {
-            // What failed says nothing about what the next batch takes.
-            (batches.busy_since, batches.answered) = (None, None);
-        }
+        self.origins[origin].run_dropped(now);
     }
 
     /// A flush of an origin is over that so many runs waited for; it made so many blocks clean.
@@ -150,8 +140,7 @@ impl Destager {
         for nth in 0..origins {
             let at = (self.turn + nth) % origins;
             if cx.delta.origins[at].dirty.get() == 0 {
-                // What becomes dirty next is as old as this.
-                self.origins[at].sweep_began = cx.now;
+                self.origins[at].begin_sweep(cx.now);
             }
             let starved = throttle.is_starved(at, crowded, self, cx);
             let places = cx.facts.origins[at].places();
@@ -267,8 +256,6 @@ impl Destager {
                 }
             }
         }
-        let batches = &mut self.origins[origin];
-        let began = (batches.runs > 0).then_some(cx.now);
-        (batches.busy_since, batches.answered) = (batches.busy_since.or(began), batches.answered.or(began));
+        self.origins[origin].note_began(cx.now);
     }
 }
