@@ -22,7 +22,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-
 use crate::act::apart::pays_apart;
 use crate::act::checkpoint::checkpoint_step;
 use crate::act::commit::seal::commit_step;

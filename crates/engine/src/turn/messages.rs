@@ -14,7 +14,7 @@ use crate::act::map::mapped;
 use crate::act::persist::{PERSIST_FLUSH, PERSIST_WRITE};
 use crate::act::request::past_congestion;
 use crate::act::write::give_up_room;
-use crate::coordinator::{CACHE_FLUSH, Coordinator, Life, MAP};
+use crate::coordinator::{CACHE_FLUSH, Coordinator, MAP};
 use crate::cx::COORDINATOR;
 use crate::cx::Cx;
 use crate::fact::event::Event;
