@@ -230,8 +230,8 @@ fn the_window_is_a_fifo_that_forgets_what_it_is_told_to() {
     assert_eq!(Window::new(1 << 40, 4).capacity(), 1024, "16 MiB, shared by the lanes");
 }
 
-/// What becomes of a block that is written `times` more before its segment is reclaimed: whether it
-/// moves on to the main zone, and with how many hits.
+/// A block is written `times` more before its segment is reclaimed. Returns with how many hits it
+/// moves on to the main zone, if it does.
 fn written(policy: &mut dyn Policy, key: u64, times: u32) -> Option<u8> {
     let hits = (0..times).fold(policy.write_missed(key), |hits, _| policy.rewritten(Zone::Writes, hits));
     policy.sealed(SegmentId(0), Zone::Writes);

@@ -13,14 +13,14 @@ const LATER_ACCESSES: u64 = 512;
 pub(super) struct Unseen {
     /// How many come for each that is seen.
     each: u64,
-    /// Who is to come sometime.
+    /// Blocks that are to come sometime.
     owed: f64,
-    /// Who is to come now: less than one.
+    /// The part of a block that is to come now: less than one.
     due: f64,
 }
 
 impl Unseen {
-    /// Of a model that stands for so many blocks with each that it sees.
+    /// What comes beside a model that stands for so many blocks with each that it sees.
     pub(super) fn beside(stands_for: u32) -> Self {
         Self { each: u64::from(stands_for.max(1)) - 1, owed: 0.0, due: 0.0 }
     }
