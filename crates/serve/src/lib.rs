@@ -23,6 +23,7 @@ pub mod history;
 pub mod http;
 pub mod latency;
 pub mod metrics;
+pub mod mixup;
 mod mounts;
 pub mod offline;
 mod origin_errors;

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::error::DevicesError;
+use crate::mixup::Mixup;
 use crate::storage;
 
 /// Refuses two paths that lead to the same bytes.
@@ -12,7 +13,7 @@ pub(super) fn check_apart<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(
     for (nth, one) in paths.iter().enumerate() {
         for other in &paths[nth + 1..] {
             if let Some(shared) = storage::shared(one, other) {
-                return Err(DevicesError::SameDevice { one: (*one).into(), other: (*other).into(), shared });
+                return Err(Mixup::SameDevice { one: (*one).into(), other: (*other).into(), shared }.into());
             }
         }
     }

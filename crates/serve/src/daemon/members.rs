@@ -15,6 +15,7 @@ use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
 use super::answered::{answered, unanswered};
 use super::error::{DevicesError, ServeError, failed};
 use crate::config::Config;
+use crate::mixup::Mixup;
 use crate::{storage, superblock};
 
 /// Cache devices by their number of member; the lead comes first.
@@ -34,7 +35,7 @@ pub(super) fn open(config: &Config) -> Result<(Members, Superblock), ServeError>
         }
     });
     if let Ok((Some(shared), _)) = compared {
-        return Err(DevicesError::SameDevice { one: config.cache.clone(), other: mirror.clone(), shared }.into());
+        return Err(mixed_up(Mixup::SameDevice { one: config.cache.clone(), other: mirror.clone(), shared }));
     }
     if let Ok((_, Some(notice))) = &compared {
         tracing::warn!("{notice}");
@@ -144,11 +145,15 @@ fn member(path: &Path) -> Result<(DeviceFile, Superblock), ServeError> {
     Ok((file, stored.superblock))
 }
 
+fn mixed_up(mixup: Mixup) -> ServeError {
+    DevicesError::Mixup(mixup).into()
+}
+
 /// Refuses an origin that is a cache: served, its log would be overwritten.
 pub(super) fn refuse_cache(origin: &DeviceFile) -> Result<(), ServeError> {
     match superblock::is_cache(origin) {
         Ok(false) => Ok(()),
-        Ok(true) => Err(DevicesError::OriginIsCache(origin.path().to_owned()).into()),
+        Ok(true) => Err(mixed_up(Mixup::OriginIsCache(origin.path().to_owned()))),
         Err(source) => Err(failed(format!("{}: can't be read", origin.path().display()))(source)),
     }
 }
@@ -158,7 +163,7 @@ pub(super) fn or_swapped(config: &Config, error: ServeError) -> ServeError {
     let origins = config.volumes.iter().filter_map(|it| DeviceFile::open(&it.origin, Access::ReadOnly).ok());
     origins
         .filter_map(|it| refuse_cache(&it).err())
-        .find(|it| matches!(it, ServeError::Devices(DevicesError::OriginIsCache(_))))
+        .find(|it| matches!(it, ServeError::Devices(DevicesError::Mixup(Mixup::OriginIsCache(_)))))
         .unwrap_or(error)
 }
 

@@ -10,13 +10,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use flashfront_device::probe::probe_device;
-use flashfront_device::real::{Access, DeviceFile, OpenError, Shared, discard};
+use flashfront_device::real::{Access, DeviceFile, OpenError, discard};
 use flashfront_engine::format::{Mirror, OriginRecord, Superblock};
 use flashfront_engine::{BLOCK_BYTES, Engine, Mode, Options, OriginId, Time};
 use serde::Serialize;
 
 use super::layout::{Layout, LayoutError, STRIPE_BLOCKS};
 use crate::config::Size;
+use crate::mixup::Mixup;
 use crate::report::counted;
 use crate::storage;
 use crate::superblock::{self, SuperblockReadError};
@@ -98,22 +99,9 @@ pub enum FormatError {
     /// A device can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// Two of cache, mirror and origins are one, or use the same bytes.
-    #[error("{one} and {other} are the same device{}; a cache needs a device of its own, and so does each origin", storage::in_brackets(shared), one = one.display(), other = other.display())]
-    SameDevice {
-        /// A device.
-        one: PathBuf,
-        /// Another one.
-        other: PathBuf,
-        /// How both lead to the same bytes.
-        shared: Shared,
-    },
-    /// The origin is a cache; --force is no word about that.
-    #[error(
-        "{origin} holds a Flashfront cache; are --cache and --origin swapped? If it is to be an origin, take that cache off first, with `flashfront detach`",
-        origin = .0.display()
-    )]
-    OriginIsCache(PathBuf),
+    /// Devices are not what they are named as.
+    #[error(transparent)]
+    Mixup(#[from] Mixup),
     /// The device can't be divided as asked.
     #[error("{path}: {error}", path = path.display())]
     Layout {
@@ -181,7 +169,7 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
         let others = paths[at + 1..].iter().copied().chain([options.origin.as_path()]);
         for other in others {
             if let Some(shared) = storage::shared(path, other) {
-                return Err(FormatError::SameDevice { one: path.into(), other: other.into(), shared });
+                return Err(Mixup::SameDevice { one: path.into(), other: other.into(), shared }.into());
             }
         }
     }
@@ -189,7 +177,7 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
     let origin = DeviceFile::open(&options.origin, Access::Exclusive)?;
     let is_cache = superblock::is_cache(&origin);
     if is_cache.map_err(|source| FormatError::Read { path: origin.path().to_owned(), source })? {
-        return Err(FormatError::OriginIsCache(options.origin.clone()));
+        return Err(Mixup::OriginIsCache(options.origin.clone()).into());
     }
     let smallest = members.iter().min_by_key(|member| member.geometry().size_bytes).expect("there is at least one");
     let cache_bytes = smallest.geometry().size_bytes;

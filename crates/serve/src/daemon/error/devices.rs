@@ -3,29 +3,17 @@
 
 use std::path::PathBuf;
 
-use flashfront_device::real::Shared;
 use flashfront_engine::format::PairingError;
+
+use crate::mixup::Mixup;
 
 /// Why devices can't be used together.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DevicesError {
-    /// Two of cache, mirror and origins are one, or use the same bytes.
-    #[error("{one} and {other} are the same device{}; a cache needs a device of its own, and so does each origin", crate::storage::in_brackets(shared), one = one.display(), other = other.display())]
-    SameDevice {
-        /// A device.
-        one: PathBuf,
-        /// Another one.
-        other: PathBuf,
-        /// How both lead to the same bytes.
-        shared: Shared,
-    },
-    /// The origin is a cache.
-    #[error(
-        "{origin} holds a Flashfront cache; are --cache and --origin swapped? If it is to be an origin, take that cache off first, with `flashfront detach`",
-        origin = .0.display()
-    )]
-    OriginIsCache(PathBuf),
+    /// Devices are not what they are named as.
+    #[error(transparent)]
+    Mixup(#[from] Mixup),
     /// Two cache devices are no pair, or one of them is no whole cache.
     #[error("{path}{and}: {error}. {advice}", path = path.display(), and = other.as_ref().map_or_else(String::new, |it| format!(", {}", it.display())))]
     Pairing {

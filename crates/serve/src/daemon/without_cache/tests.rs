@@ -7,6 +7,7 @@ use flashfront_engine::{BLOCK_BYTES, Mode};
 use crate::config::{Config, ConfigError};
 use crate::control::{ClientError, Command};
 use crate::daemon::{self, DevicesError, Ended, Hooks, OriginsError, ServeError};
+use crate::mixup::Mixup;
 use crate::offline::{FormatOptions, check, dump, format};
 use crate::rig::{Bench, Served};
 
@@ -117,7 +118,7 @@ fn a_cache_is_served_as_no_origin() {
     for config in [alone, swapped] {
         let refusal = bench.refused(&config);
         assert!(
-            matches!(&refusal, ServeError::Devices(DevicesError::OriginIsCache(path)) if *path == bench.cache()),
+            matches!(&refusal, ServeError::Devices(DevicesError::Mixup(Mixup::OriginIsCache(path))) if *path == bench.cache()),
             "{refusal}"
         );
     }
