@@ -4,7 +4,7 @@
 //!
 //! The models are those of `flashfront sim`. So a real daemon under real clients can be measured on
 //! a disk that isn't there. Bytes are never touched, only their completion is late. I/O that takes
-//! longer on the real device takes longer. A file smaller than the device is its beginning: seeks
+//! longer on the real device takes longer. A file smaller than the device is its beginning. Seeks
 //! are as short, and tracks as long, as on a small part of the large disk. Superblocks are read
 //! before and written past it, like with `--inject`.
 

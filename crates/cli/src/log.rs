@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The operator's log on stderr: a line per event, nothing on the path of an I/O.
 //!
-//! Warnings and errors that repeat are left out and counted (`repeats`): a cache device that has
+//! Warnings and errors that repeat are left out and counted (`repeats`). A cache device that has
 //! rotted has as many corrupt blocks as it has blocks. With `-v` nothing is left out. Two lines are
 //! of one kind if the same place in the program writes them, about the same thing. That is the text
 //! before the first `: `, as a path or `volume NAME`.

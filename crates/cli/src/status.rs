@@ -137,8 +137,7 @@ impl Picture {
     }
 }
 
-/// Lines that are no longer than the window is wide, and no more than it has room for; the last one
-/// says how many are left out.
+/// Returns lines that fit into the window. The last one says how many are left out.
 fn fitted(text: &str, Window { rows, columns }: Window) -> Vec<String> {
     let cut = |line: &str| match line.char_indices().nth(columns) {
         Some(_) => line.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `flashfront try`: the newcomer's minute.
 //!
-//! A demo origin and a demo cache device as files, slowed to the pace of a disk and an SSD, served
-//! by the real daemon in a thread; a workload through the real NBD socket, first past the cache and
-//! then through it (the mode is switched online). No root, no other program, nothing left behind.
+//! A demo origin and a demo cache device are files, slowed to the pace of a disk and an SSD. The
+//! real daemon serves them in a thread. A workload goes through the real NBD socket, first past the
+//! cache and then through it (the mode is switched online). No root, no other program, nothing left
+//! behind.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -54,7 +54,7 @@ impl Cache {
         ALL.get_or_init(|| vec![crashed(), stopped(), lanes(), reclaimed(), fresh(), mirrored()])
     }
 
-    /// Those on one device.
+    /// The caches on one device.
     pub(crate) fn single() -> &'static [Self] {
         let all = Self::all();
         &all[..all.partition_point(|cache| cache.mirror.is_none())]
@@ -132,9 +132,9 @@ impl Cache {
         world
     }
 
-    /// Whether an entry in a changed block makes garbage pass for a block: a checksum that the
-    /// engine never gave to it, but that fits what is there. Whoever can forge that can write what
-    /// he likes.
+    /// Whether an entry in a changed block makes garbage pass for a block. It has a checksum that
+    /// the engine never gave to it, but that fits what is there. Whoever can forge that can write
+    /// what he likes.
     pub(crate) fn is_forged(&self, block: &[u8], generation: u64) -> bool {
         if let Some(commit) = CommitHeader::decode(block) {
             return commit.entries.iter().filter_map(claim).any(|claim| !self.known.contains(&claim));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What hostile bytes must not do: the bodies of the fuzz targets.
 //!
-//! A target takes any bytes, gives them to the production code as a client, an operator or a cache
-//! device would, and panics if that code panics, hangs, takes memory without bound, or lies. The
-//! same bodies run in three places: under libFuzzer (`/fuzz`, `cargo x fuzz`), with random
-//! mutations where no C++ compiler is (`main`), and over the kept corpus in every `cargo test`
-//! (`tests/corpus.rs`).
+//! A target takes any bytes, and gives them to the production code as a client, an operator or a
+//! cache device would. It panics if that code panics, hangs, takes memory without bound, or lies.
+//! The same bodies run in three places. They run under libFuzzer (`/fuzz`, `cargo x fuzz`), with
+//! random mutations where no C++ compiler is (`main`), and over the kept corpus in every `cargo
+//! test` (`tests/corpus.rs`).
 
 #![deny(unsafe_code)]
 

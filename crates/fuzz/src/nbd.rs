@@ -2,8 +2,8 @@
 //! The NBD server and its clients: any bytes, in any pieces, from several at a time, who don't
 //! read, leave in the middle, or wait.
 //!
-//! The server may hang up on them. It may not pass on what is not in order, keep buffers or places
-//! of those who have left, be busy for nobody, or serve the next client badly.
+//! The server may hang up on them. It may not pass on requests that are not in order, keep buffers
+//! or places of clients that have left, be busy without work, or serve the next client badly.
 
 mod server;
 
@@ -67,7 +67,7 @@ fn body(data: &[u8]) {
 struct Run {
     server: Server,
     clients: Vec<Option<UnixStream>>,
-    /// Whose turn it is.
+    /// The client whose turn it is.
     at: usize,
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opening a cache whose device holds anything, and then using it.
 //!
-//! The engine may refuse to open, and it may fail requests. It may not panic, ask a device for what
-//! is not there, hang, or return bytes that were never written to the place that was read.
+//! The engine may refuse to open, and it may fail requests. It may not panic, ask a device for a
+//! place outside of it, or hang. It may not return bytes that were never written to the place that
+//! was read.
 
 use flashfront_device::Device;
 use flashfront_engine::format::Superblock;

@@ -99,7 +99,7 @@ fn decoded(superblock: &Superblock) {
     }
 }
 
-/// Of two members the newest counts, and nobody is served by one that may be old.
+/// The newest of two members counts, and no client is served by a member that may be old.
 fn chosen(first: &Superblock, second: Option<&Superblock>, alone: bool) {
     let strangers = second.is_some_and(|it| it.uuid != first.uuid || it.pairing.member == first.pairing.member);
     let chosen = match choose(first, second, alone) {

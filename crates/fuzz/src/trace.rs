@@ -2,7 +2,7 @@
 //! Block traces, packed or not: the first byte says in which format they are read, or that it is to
 //! be found out.
 //!
-//! Every record is one that can be simulated, everything that was read is accounted for, and a
+//! Every record is one that can be simulated, and everything that was read is accounted for. A
 //! short trace takes no more RAM than a long one.
 
 use std::io::Cursor;

@@ -36,7 +36,7 @@ pub enum ClientError {
 /// The reply to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Of which request.
+    /// The cookie of the request.
     pub cookie: u64,
     /// How it went.
     pub result: Result<(), Failure>,

@@ -3,7 +3,7 @@
 //!
 //! `cargo x bench` runs it. There are no sockets: a front-end that makes up requests takes the
 //! place of clients. Each round measures the raw file, the cache, the cache again and the raw file
-//! again, so that a machine that changes its speed changes both. Figures are medians of the rounds'
+//! again. So a machine that changes its speed changes both. Figures are medians of the rounds'
 //! ratios, times those of both samples together.
 //!
 //! The raw sequential writes are 8 MiB in flight, from pages of 2 MiB. They are faster than from

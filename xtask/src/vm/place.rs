@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The folder of a run, and the processes in it. Nothing outlives the run, however it ends.
 //!
-//! A shell script, the janitor, holds the other end of a pipe: when this process ends, by Ctrl-C or
+//! A shell script, the janitor, holds the other end of a pipe. When this process ends, by Ctrl-C or
 //! `kill -9` too, it kills what still runs, unmounts, and removes the folder. The ordinary end goes
 //! the same way.
 

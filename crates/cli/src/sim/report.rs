@@ -2,8 +2,8 @@
 //! `--report FILE`: what was simulated as one HTML page with pictures, which needs nothing else: no
 //! network, no script.
 //!
-//! A run may take minutes, so that the page can be written is made sure of before; it is written as
-//! a whole or not at all. Only a report is ever overwritten.
+//! A run may take minutes, so the file is tried before. The page is written as a whole or not at
+//! all. Only a report is ever overwritten.
 
 use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Read, Write};

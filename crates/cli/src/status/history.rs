@@ -30,8 +30,8 @@ impl Between<'_> {
     }
 }
 
-/// A row: its name, its value in a second, how a value is written, and the value that fills the
-/// row's height if that is fixed.
+/// A row: its name, its value in a second, and how a value is written. The last is the value that
+/// fills the row's height, if that is fixed.
 struct Row {
     name: &'static str,
     value: fn(&Between<'_>) -> Option<f64>,
@@ -62,7 +62,7 @@ const fn sized(name: &'static str, value: fn(&Between<'_>) -> Option<f64>) -> Ro
 /// The last seconds.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Of each second the value of each row.
+    /// The value of each row, for each second.
     seconds: VecDeque<[Option<f64>; ROWS.len()]>,
 }
 

@@ -90,7 +90,7 @@ pub(crate) fn remarks(name: &str, source: &Source, reading: &Reading) {
     }
 }
 
-/// Disks with less than this share of the requests are not worth a word: they cost a block more in
+/// Disks with less than this share of the requests are not worth a word. They cost a block more in
 /// one request of twenty at most.
 const DISKS_WORTH_A_WORD: f64 = 0.05;
 

@@ -2,7 +2,7 @@
 //! The workload: random 4 KiB reads and writes after Zipf's law, through the NBD socket.
 //!
 //! One connection with a fixed number of requests in flight, like a busy virtual machine. Every
-//! write carries its block's number and version, and every read is compared with them: a demo of a
+//! write carries its block's number and version, and every read is compared with them. A demo of a
 //! cache that returned old data would be worth nothing.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use hdrhistogram::Histogram;
 pub(super) const REQUEST_BYTES: u32 = 4096;
 /// Requests in flight.
 pub(super) const DEPTH: u64 = 16;
-/// Of 100 requests so many read.
+/// The number of reads in 100 requests.
 pub(super) const READ_PERCENT: u64 = 70;
 /// Exponent of Zipf's law, measured on storage of virtual machines and web servers (0.9 to 1.3).
 pub(super) const SKEW: f64 = 1.2;

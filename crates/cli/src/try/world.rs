@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The demo's little world: two sparse files with the pace of a disk and of an SSD, and a daemon
-//! over them in a thread of this process.
+//! The demo's little world: two sparse files with the pace of a disk and of an SSD. A daemon serves
+//! them in a thread of this process.
 //!
 //! Dropping it stops the daemon and removes what was made, also on errors and Ctrl-C.
 

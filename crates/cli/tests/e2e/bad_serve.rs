@@ -31,8 +31,8 @@ fn fill(path: &Path, seed: u64) {
     fs::write(path, Random::new(seed).bytes(bytes as usize)).expect("the file is ours");
 }
 
-/// Writes every other block of 32 MiB, so that a stop right after leaves dirty blocks; false if
-/// it doesn't, since the machine destages faster than that.
+/// Writes every other block of 32 MiB, so that a stop right after leaves dirty blocks. Returns
+/// false if the machine destages faster than that.
 fn leave_dirty(volume: &mut Volume) -> bool {
     volume.start();
     let mut client = volume.connect();

@@ -102,8 +102,8 @@ fn a_cache_device_that_fails_is_told_marked_and_refused() {
     must(flashfront().arg("detach").arg("--cache").arg(&volume.cache).arg("--origin").arg(&volume.origin));
 }
 
-/// The cache device takes no writes any more, not even its mark, and the daemon is killed: the
-/// state folder remembers, and what was acknowledged as durable is on the origin.
+/// The cache device takes no writes any more, not even its mark, and the daemon is killed. The
+/// state folder remembers, and all that was acknowledged as durable is on the origin.
 #[test]
 fn a_failure_that_cannot_be_marked_is_remembered() {
     let volume = Volume::new(32, 64);

@@ -86,8 +86,8 @@ fn qemu_sees_a_disk_like_a_plain_file() {
     assert_same(&plain, &volume.origin);
 }
 
-/// Makes a command of qemu-io that changes data or reads data: often aligned to 512 bytes, up to
-/// 1 MiB, often in the same few MiB so that later ones meet earlier ones.
+/// Makes a command of qemu-io that changes data or reads data. It is often aligned to 512 bytes, up
+/// to 1 MiB, and often in the same few MiB, so that later ones meet earlier ones.
 fn command(random: &mut Random) -> String {
     let unit = if random.below(2) == 0 { 512 } else { 1 };
     let bytes = (1 + random.below(2048)) * 512 - (512 / unit - 1).min(random.below(512));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A cache device that comes back empty, or not at all: served all the same with
-//! `--disposable-cache`, and never at the price of dirty data or of foreign data.
+//! A cache device that comes back empty, or not at all. With `--disposable-cache` it is served all
+//! the same, and never at the price of dirty or foreign data.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

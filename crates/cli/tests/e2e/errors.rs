@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an origin says arrives: at clients as its own error, at the operator as a line and a count;
-//! and what repeats is not a line each time.
+//! Errors of an origin arrive: at clients as its own error, at the operator as a line and a count.
+//! Errors that repeat are not a line each time.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};

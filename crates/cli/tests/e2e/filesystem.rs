@@ -10,7 +10,8 @@ use crate::harness::{Volume, must, output, skip, skip_without, tool};
 
 const CACHE_MIB: u64 = 64;
 const ORIGIN_MIB: u64 = 8 * CACHE_MIB;
-/// Of sources, at most: with git's copies about half of the volume, and several times the cache.
+/// The most bytes of sources: with git's copies about half of the volume, and several times the
+/// cache.
 const SOURCES_BYTES: u64 = 48 << 20;
 
 #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! fio writes 8 times what the cache holds, in pieces of 512 bytes to 1 MiB, 32 at a time, and
+//! fio writes 8 times what the cache holds, in pieces of 512 bytes to 1 MiB, 32 at a time. It
 //! verifies every one by its checksum: in each mode, random and sequential, with threads for
 //! clients, and for lanes.
 
@@ -45,8 +45,8 @@ fn fio_verifies_passthrough() {
     verify("passthrough", 1, 1);
 }
 
-/// Random writes, then sequential ones over them; each read back while others are written, and
-/// all of them at the end; then the origin alone must hold what clients saw last.
+/// Random writes, then sequential ones over them. Each is read back while others are written, and
+/// all of them at the end. Then the origin alone must hold what clients saw last.
 fn verify(mode: &str, threads: usize, lane_threads: usize) {
     if skip_without(&["fio"]) {
         return;

@@ -195,8 +195,8 @@ fn write_forever(
     }
 }
 
-/// All that was durable must be there, and nothing that never was written; what is there is made
-/// durable, so that it must be there from now on.
+/// All that was durable must be there, and nothing that never was written. It is made durable, so
+/// that it must be there from now on.
 fn verify_after_crash(volume: &Volume, record: &mut Record, when: &str) {
     let mut client = volume.connect();
     let mut bytes = vec![0; record.sectors() as usize * SECTOR];

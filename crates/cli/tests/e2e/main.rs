@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! End to end: the real binary, driven by real clients, by its contract alone.
 //!
-//! Nothing here looks inside: a daemon is started, and judged by what fio, qemu, libnbd and file
-//! systems get from it, by its exit code and messages, and by the plain files it leaves behind.
-//! What this machine can't do is skipped aloud (`skipped: TEST: why`), never silently.
+//! Nothing here looks inside. A daemon is started, and judged by what fio, qemu, libnbd and file
+//! systems get from it. Its exit code, its messages, and the plain files it leaves behind count,
+//! too. What this machine can't do is skipped aloud (`skipped: TEST: why`), never silently.
 
 mod advise;
 mod bad_format;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A device that is served can't be had by another way: every verb that writes refuses it, names
-//! both ways, and changes nothing; those that read a cache refuse a living one.
+//! A device that is served can't be had by another way. Every verb that writes refuses it, names
+//! both ways, and changes nothing. Verbs that read a cache refuse a living one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

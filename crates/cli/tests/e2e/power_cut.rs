@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The script for power cuts at home (`contrib/power-cut`), with `kill -9` for want of a plug: it
+//! The script for power cuts at home (`contrib/power-cut`), with `kill -9` for want of a plug. It
 //! must pass when nothing is lost, and must notice when something is.
 
 use std::io::{BufRead as _, BufReader};

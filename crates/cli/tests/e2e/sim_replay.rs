@@ -150,7 +150,7 @@ fn sim_replay_says_how_the_trace_was_read() {
     }
 }
 
-/// Of what comes through a pipe nothing is a request, so that no batch ever fills.
+/// Nothing that comes through the pipe is a request, so that no batch ever fills.
 #[test]
 fn sim_replay_is_interrupted_also_where_there_is_no_request() {
     let mut replay = flashfront();
@@ -170,8 +170,8 @@ fn sim_replay_is_interrupted_also_where_there_is_no_request() {
     assert!(show(&output).contains("interrupted"), "{}", show(&output));
 }
 
-/// Traces one behind the other, each of which begins at the same time: what the second asks for is
-/// no echo of the first, however many times it goes back.
+/// Traces one behind the other, each of which begins at the same time. The requests of the second
+/// are no echo of the first, however many times it goes back.
 #[test]
 fn sim_replay_takes_joined_traces_one_behind_the_other() {
     let place = Place::new();

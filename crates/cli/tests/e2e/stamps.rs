@@ -37,7 +37,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Of a disk of zeroes.
+    /// The stamps of a disk of zeroes.
     pub(crate) fn new(seed: u64, first: u64, sectors: u64) -> Self {
         Self { seed, first, sectors: vec![Known::default(); sectors as usize] }
     }

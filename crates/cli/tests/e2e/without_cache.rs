@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An origin whose cache device is missing: refused, served alone by the operator's word, and never
-//! stale or overwritten in silence when the cache is back.
+//! An origin whose cache device is missing. It is refused, served alone by the operator's word, and
+//! never stale or overwritten in silence when the cache is back.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

@@ -9,14 +9,14 @@ use crate::wire::state;
 pub enum Step {
     /// Nothing yet: more bytes are needed.
     Need,
-    /// So many bytes are done with, and there may be something to send.
+    /// This many bytes are done with, and there may be something to send.
     Took(usize),
-    /// So many bytes are done with. Begin TLS, and call
+    /// This many bytes are done with. Begin TLS, and call
     /// [`Client::enter_tls`](super::Client::enter_tls).
     StartTls(usize),
-    /// So many bytes are done with, and the handshake is over: requests may be sent.
+    /// This many bytes are done with, and the handshake is over: requests may be sent.
     Opened(usize),
-    /// So many bytes are done with. The data of a part of a read follows.
+    /// This many bytes are done with. The data of a part of a read follows.
     Data {
         /// The bytes that are done with.
         took: usize,
@@ -27,10 +27,10 @@ pub enum Step {
         /// The length of the part.
         len: u32,
     },
-    /// So many bytes of the last part's data are next. They are the caller's: take some of them,
+    /// This many bytes of the last part's data are next. They are the caller's: take some of them,
     /// and call [`Client::payload_taken`](super::Client::payload_taken).
     Payload(u64),
-    /// So many bytes are done with. A part of a read is zeroes.
+    /// This many bytes are done with. A part of a read is zeroes.
     Hole {
         /// The bytes that are done with.
         took: usize,
@@ -41,7 +41,7 @@ pub enum Step {
         /// The length of the part.
         len: u32,
     },
-    /// So many bytes are done with. Some extents of a range have come; more may follow.
+    /// This many bytes are done with. Some extents of a range have come; more may follow.
     Extents {
         /// The bytes that are done with.
         took: usize,
@@ -52,7 +52,7 @@ pub enum Step {
         /// The extents, each behind the one before it. The last one may end behind the range.
         extents: Vec<Extent>,
     },
-    /// So many bytes are done with, and a request is answered.
+    /// This many bytes are done with, and a request is answered.
     Answer {
         /// The bytes that are done with.
         took: usize,

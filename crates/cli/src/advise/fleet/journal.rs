@@ -2,7 +2,7 @@
 //! The rows that are finished, beside the table: a line of JSON each. The first line says how the
 //! work was begun.
 //!
-//! A line is written with one call, and a line that was cut is dropped at the next start: after
+//! A line is written with one call, and a line that was cut is dropped at the next start. After
 //! `kill -9` all rows but the last are there. One start at a time has the file, by its lock.
 
 use std::collections::BTreeMap;

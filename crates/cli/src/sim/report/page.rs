@@ -33,8 +33,8 @@ pub(super) fn path(path: &str) -> String {
     if short == path { escaped(path) } else { format!("<span title=\"{}\">{}</span>", escaped(path), escaped(&short)) }
 }
 
-/// A path of at most so many letters: what is left out is in the middle, and folders are left out
-/// as a whole if that will do.
+/// Shortens a path to at most this many letters. Letters in the middle are left out, and whole
+/// folders if that will do.
 fn without_middle(path: &str, most: usize) -> String {
     let letters: Vec<char> = path.chars().collect();
     if letters.len() <= most {

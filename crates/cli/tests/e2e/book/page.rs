@@ -25,7 +25,7 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) kind: Kind,
-    /// Of its fence, from 1.
+    /// The line of its fence, from 1.
     pub(super) line: usize,
     pub(super) text: String,
     /// What a machine must have for it: programs, paths, or `root`.

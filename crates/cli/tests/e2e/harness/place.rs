@@ -12,8 +12,8 @@ use tempfile::TempDir;
 /// Bytes hashed at a time.
 const PIECE: usize = 64 << 10;
 
-/// Two folders: a roomy one on a real file system (the target folder's, since /tmp may be RAM),
-/// and one with a short path, since the path of a unix socket has at most 107 bytes.
+/// Two folders of a test. A roomy one is on a real file system (the target folder's, since /tmp may
+/// be RAM). One has a short path, since the path of a unix socket has at most 107 bytes.
 pub(crate) struct Place {
     roomy: TempDir,
     short: TempDir,

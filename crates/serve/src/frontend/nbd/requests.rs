@@ -2,9 +2,9 @@
 //! The requests of one connection from their start to the last byte of their replies.
 //!
 //! The parts are organs with state of their own: a table, buffers, the outbox, parked requests,
-//! requests at the engine. The methods here keep them in step. The acts are in files of their own:
-//! `accept`, `read`, `status` and `write` begin requests; `ended` takes the engine's answers;
-//! `reply` and `content` queue replies; `parked` and `again` let requests wait without buffers.
+//! requests at the engine. The methods here keep them in step. The acts are in files of their own.
+//! `accept`, `read`, `status` and `write` begin requests. `ended` takes the engine's answers, and
+//! `reply` and `content` queue replies. `parked` and `again` let requests wait without buffers.
 
 use std::io::{self, IoSlice};
 
