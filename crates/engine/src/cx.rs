@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A step of the engine has a context: the time, the memory, where effects go, what may be read of
-//! what lanes share, and where a step puts down what is for all.
+//! A step of the engine has a context: the time, the memory, and where effects go. The context
+//! shows what lanes share, and takes what a step puts down for all.
 
 use alloc::sync::Arc;
 

@@ -33,7 +33,7 @@ pub(crate) struct Delta {
     pub(crate) members: Members,
     /// How fast the cache device is now; of a mirrored one both members together.
     pub(crate) gauge: CacheGauge,
-    /// Who reads from the cache device.
+    /// A gauge of the reads of the cache device: clients' and destage's.
     pub(crate) cache_reads: CacheReads,
     /// What may still be written to the cache device.
     pub(crate) budget: Option<Budget>,
@@ -42,7 +42,7 @@ pub(crate) struct Delta {
     buffer_bytes: Sum,
     ram_front_bytes: Sum,
     window_bytes: Sum,
-    /// Of a lane that works beside others: what happened at the devices.
+    /// What happened at the devices, in the delta of a lane that works beside others.
     measured: Option<Vec<Measured>>,
 }
 

@@ -184,8 +184,8 @@ impl Engine {
         all.filter(|at| *at > self.coordinator.now).min()
     }
 
-    /// The dirty limits, in blocks, that this cache can hold; one beyond them is taken as the
-    /// nearest of them, so a caller who wants to refuse it must ask here.
+    /// The dirty limits, in blocks, that this cache can hold. A limit beyond them is taken as the
+    /// nearest of them, so a caller who wants to refuse such a limit must ask here.
     #[must_use]
     pub fn dirty_limits(superblock: &Superblock) -> RangeInclusive<u64> {
         dirty_limits(capacity_blocks(superblock))
@@ -197,9 +197,9 @@ impl Engine {
         &self.facts.superblock
     }
 
-    /// The number that a new mirror would have as a member; `None` while there are two, or one is
-    /// being left out, or is no longer filled but reads for that are under way. Else no I/O for
-    /// that member begins.
+    /// The number that a new mirror would have as a member. `None` while there are two members, or
+    /// one is being left out, or reads for a mirror that is no longer filled are under way.
+    /// Otherwise no I/O for that member begins.
     #[must_use]
     pub fn free_member(&self) -> Option<u8> {
         let filling = self.lanes.iter().any(|lane| lane.sync.is_some());

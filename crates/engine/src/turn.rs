@@ -2,10 +2,12 @@
 //! What a lane does next: looks at what ended, wakes who waited, begins what came, starts what has
 //! its lock.
 //!
-//! This is the only file that knows all acts of a lane: nothing else decides by what an I/O was for
+//! This is the only file that knows all acts of a lane. Nothing else decides by what an I/O was for
 //! ([`LaneIo`]), or by who waited ([`Waiter`]). [`messages`] does so for what lanes tell the
-//! coordinator. Where lanes may work apart ([`crate::act::apart`]), work that has to do with one
-//! lane alone is left for then; else it is done as it comes.
+//! coordinator.
+//!
+//! Where lanes may work apart ([`crate::act::apart`]), work that has to do with one lane alone is
+//! left for then. Else it is done as it comes.
 
 mod messages;
 

@@ -26,8 +26,8 @@ pub(crate) fn pays_apart(lanes: &Lanes, cx: &Cx<'_>) -> bool {
     })
 }
 
-/// Whether an opening waits until more lanes have something to do. Each has one batch under
-/// way, which takes less time than to work it off: if each was worked off as it ends, they
+/// Whether an opening waits until more lanes have something to do. Each lane has one batch under
+/// way, which takes less time than to work it off. If each batch was worked off as it ends, they
 /// would end one by one for ever, and never be worked off at the same time.
 pub(crate) fn waits_for_others(coordinator: &Coordinator, lanes: &OwnLanes, cx: &Cx<'_>) -> bool {
     if !coordinator.opening() || !cx.delta.can_be_apart() {

@@ -82,10 +82,12 @@ pub(crate) fn give_up_proofs(coordinator: &mut Coordinator, lanes: &mut Lanes, c
     }
 }
 
-/// After a failure of the cache device: what should be durable is, when nothing is left to
-/// destage, the origin is flushed, and it is recorded that this cache must not be replayed,
-/// which would put what is durable in its log over it. Where that can't be recorded nothing is
-/// durable. What was lost without ever having been durable is an error, once.
+/// Goes on after a failure of the cache device: what should be durable is durable when three things
+/// are done. Nothing is left to destage, the origin is flushed, and it is recorded that this cache
+/// must not be replayed. A replay would put what is durable in its log over what the origin has.
+///
+/// Where that can't be recorded nothing is durable. What was lost without ever having been durable
+/// is an error, once.
 pub(crate) fn go_on_drained(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     if coordinator.until_drained.is_empty() || cx.delta.members.failure == FailureRecord::Unknown {
         return;

@@ -2,26 +2,26 @@
 //! Reading around a miss: its neighbours come along, where that costs the origin little and the
 //! cache has room.
 //!
-//! A disk takes 8 ms to get to a block, and half of one for the 64 KiB around it; taken block by
-//! block, a new cache is warm sixteen times later. dm-cache's blocks are 64 KiB, for better, when
-//! all data fits, and for worse when it doesn't, and most of each is what nobody asks for. So here
-//! neighbours come into the cache only while there is room for them, or while what they push out
-//! isn't missed (the policy says so), and only from an origin that does few reads a second; and
-//! each is a block of its own from then on. Else they come into the window, in RAM, as long as one
-//! in eight is asked for there ([`crate::policy::Window`]).
+//! A disk takes 8 ms to get to a block, and half of one for the 64 KiB around it. Taken block by
+//! block, a new cache is warm sixteen times later. dm-cache's blocks are 64 KiB: for better, when
+//! all data fits, and for worse when it doesn't. Then most of each block is what nobody asks for.
+//! So here neighbours come into the cache only while there is room for them, or while what they
+//! push out isn't missed (the policy says so). They come only from an origin that does few reads a
+//! second. Each is a block of its own from then on. Else they come into the window, in RAM, as long
+//! as one in eight is asked for there ([`crate::policy::Window`]).
 //!
-//! Whether the former pays is learnt. It does not if fewer than half of those that were brought had
-//! been read when their segment was reclaimed: then single blocks are read, until misses show that
-//! it would pay ([`crate::organ::locality`]). With data of 4 to 12 times the cache neighbours would
-//! halve the speed otherwise: they go round in it so fast that nothing stays long enough to be read
-//! again. And a cache that is full of them has room: they leave with the oldest segments, nearly
-//! all of them. What was brought before a long pause says nothing of those that come now: other
-//! things are asked for. (A cache full of junk that was to learn, the suite `lvmcache-2017`: 86,808
-//! requests a second in the first half hour, 73,917 while it did.)
+//! Whether neighbours in the cache pay is learnt. They don't pay if fewer than half of them had
+//! been read when their segment was reclaimed. Then single blocks are read, until misses show that
+//! neighbours would pay ([`crate::organ::locality`]). With data of 4 to 12 times the cache
+//! neighbours would halve the speed otherwise. They go round in the cache so fast that nothing
+//! stays long enough to be read again. And a cache that is full of them has room: they leave with
+//! the oldest segments, nearly all of them. What was brought before a long pause says nothing of
+//! what comes now, as other things are asked for. (A cache full of junk that was to learn, the
+//! suite `lvmcache-2017`: 86,808 requests a second in the first half hour, 73,917 while it did.)
 //!
-//! Neighbours aren't locked: a write of one must not wait for a disk. What is in the index when the
-//! read begins isn't taken from it, even if it was destaged and dropped meanwhile, nor what anybody
-//! has asked to change since (canary `stale-neighbour`).
+//! Neighbours aren't locked: a write of a neighbour must not wait for a disk. What is in the index
+//! when the read begins isn't taken from the read, even if that block was destaged and dropped
+//! meanwhile. What anybody has asked to change since isn't taken either (canary `stale-neighbour`).
 
 use crate::act::commit::append_promoted;
 use crate::act::read::{read_origin, read_step};
@@ -41,8 +41,8 @@ use crate::organ::under_way::Reading;
 /// Blocks of wide reads in flight in a lane: 16 of 64 KiB, enough for a disk's queue. More misses
 /// than that go alone.
 pub(crate) const IN_FLIGHT_BLOCKS_MAX: u64 = 256;
-/// Reads blocks of a piece that missed from the origin, with their neighbours if that is likely
-/// to pay, but for those that somebody else reads.
+/// Reads blocks of a piece that missed from the origin, but for those that another piece reads.
+/// Their neighbours come along if that is likely to pay.
 pub(crate) fn read_missed(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
     let (from, to) = join(lane, at, block, blocks, cx);
     if from == to {

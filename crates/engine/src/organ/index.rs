@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where each cached block is: an exact hash table of 8 bytes per entry.
 //!
-//! Buckets of eight entries (one cache line). The bucket number carries part of the key: the key is
-//! mixed by an invertible function and divided by the bucket width (quotienting; Cleary 1984, Knuth
-//! 6.4 ex. 13), and only the remainder is stored. What is left of the 64 bits holds the slot, the
-//! dirty bit, two bits of hits, and as many bits of the block's checksum as fit (16 to 32). A full
-//! bucket overflows into seven others near it, and beyond that into a small tree. Which of them
-//! hold entries that belong here is in the top bits of the bucket's own eight entries, and always
-//! exact. Who finds no place sends another on, and who leaves makes room for one that is elsewhere,
-//! so that the table does not wear out: in a full cache a look-up of a block that is not there
-//! looks into 1.8 buckets, also when each has been replaced many times (`it_does_not_wear_out`).
-//! Built for 95 % load: 8.4 bytes per slot of the log. Invariant: at most one entry per key
-//! (`index_equals_a_map`).
+//! A bucket has eight entries, one cache line. The bucket number carries part of the key. The key
+//! is mixed by an invertible function and divided by the bucket width (quotienting; Cleary 1984,
+//! Knuth 6.4 ex. 13). Only the remainder is stored. What is left of the 64 bits holds the slot, the
+//! dirty bit, two bits of hits, and 16 to 32 bits of the block's checksum.
+//!
+//! A full bucket overflows into seven others near it, and beyond that into a small tree. The top
+//! bits of the bucket's own eight entries tell which of them hold entries that belong here. These
+//! bits are always exact. An entry that finds no place sends another one on. An entry that leaves
+//! makes room for one that is elsewhere. So the table does not wear out. In a full cache a look-up
+//! of a block that is not there looks into 1.8 buckets, also when each block has been replaced many
+//! times (`it_does_not_wear_out`).
+//!
+//! The table is built for 95 % load: 8.4 bytes per slot of the log. Invariant: at most one entry
+//! per key (`index_equals_a_map`).
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -65,9 +68,9 @@ pub(crate) struct Found {
 
 const WAYS: usize = 8;
 const DISPLACEMENT_MAX: u64 = 7;
-/// How many buckets further on those are that a bucket overflows into: an optimal Golomb ruler. Two
-/// buckets have no more than one of them in common, so that crowds don't grow as where each takes
-/// the next seven (with blocks in 96 % of the slots, 0.8 % in the tree then, 0.01 % so).
+/// The distances of the buckets that a bucket overflows into: an optimal Golomb ruler. Two buckets
+/// have no more than one of them in common, so that crowds don't grow. With blocks in 96 % of the
+/// slots 0.01 % are in the tree so. Where each bucket takes the next seven, 0.8 % are.
 const OFFSETS: [u64; WAYS] = [0, 1, 4, 9, 15, 22, 32, 34];
 /// More than the largest offset.
 const BUCKETS_MIN: u64 = 64;
@@ -78,8 +81,8 @@ const LOAD_PERCENT: u64 = 95;
 #[repr(align(64))]
 struct Bucket([u64; WAYS]);
 
-/// Bit 63 of a bucket's entry 0 to 6: an entry that belongs into this bucket is in the first to
-/// seventh of the others; of entry 7: in the spill.
+/// Bit 63 of a bucket's entries 0 to 6 tells that an entry that belongs into this bucket is in the
+/// first to seventh of the others. Bit 63 of entry 7 tells that one is in the spill.
 const ELSEWHERE: u64 = 1 << 63;
 const SPILLED: usize = DISPLACEMENT_MAX as usize;
 const OCCUPIED: u64 = 1 << 62;
@@ -99,7 +102,7 @@ pub(crate) struct Index {
     width: Width,
     slot_bits: u32,
     remainder_bits: u32,
-    /// Of an entry: what tells it from others that are in its bucket.
+    /// The bits of an entry that tell it from others in its bucket.
     key_mask: u64,
     checksum_mask: u32,
     len: u64,
@@ -121,8 +124,8 @@ impl At {
 }
 
 impl Index {
-    /// An index for keys below `keys` and slots below `slots`; `None` if they need more than 64
-    /// bits an entry (origins of more than 256 TiB together).
+    /// An index for keys below `keys` and slots below `slots`. `None`: they need more than 64 bits
+    /// an entry, as origins of more than 256 TiB together do.
     pub(crate) fn new(keys: u64, slots: u64) -> Option<Self> {
         let bucket_count = (slots * 100).div_ceil(LOAD_PERCENT * WAYS as u64).max(BUCKETS_MIN);
         let mix = Mix::new(keys);
@@ -207,8 +210,8 @@ impl Index {
         })
     }
 
-    /// Makes one in a bucket's eight: somebody there goes on to another of its own buckets, which
-    /// has room (the step of cuckoo hashing; Pagh and Rodler 2004).
+    /// Makes a place in a bucket's eight. An entry there goes on to another of its own buckets,
+    /// which has room (the step of cuckoo hashing; Pagh and Rodler 2004).
     #[cold]
     fn make_place(&mut self, home: u64) -> Option<(u64, usize)> {
         for displacement in 0..=DISPLACEMENT_MAX {
@@ -335,8 +338,8 @@ impl Index {
     }
 
     /// Visits all blocks of one part: those that belong into one bucket, wherever they are. A block
-    /// belongs to the same part as long as it is in the index, so that who visits one part after
-    /// the other misses none that was there all along.
+    /// belongs to the same part as long as it is in the index. So a visit of one part after the
+    /// other misses no block that was there all along.
     pub(crate) fn scan(&self, part: usize, mut visit: impl FnMut(Flat, Found)) {
         let home = part as u64;
         let mut visit = |mixed: u64, entry: u64| visit(Flat(self.mix.backward(mixed)), self.unpack(entry));
@@ -447,8 +450,8 @@ impl Index {
     }
 }
 
-/// The top bits of a bucket's entries: bit n says that entries that belong into it are in its
-/// (n+1)th other, bit 7 that they are in the tree.
+/// The top bits of a bucket's entries. Bit n says that entries that belong into it are in its
+/// (n+1)th other. Bit 7 says that they are in the tree.
 fn marks(entries: &[u64; WAYS]) -> u64 {
     entries.iter().enumerate().fold(0, |marks, (nth, entry)| marks | (entry >> 63) << nth)
 }

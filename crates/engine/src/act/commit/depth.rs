@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How many commits of a lane are in flight at once.
+//! The depth: how many commits of a lane are in flight at once.
 //!
-//! Eight of 1 MiB keep most devices busy, but not one that says of all that it was given at once
-//! that it is done, as a virtual disk may: that one has nothing to do until the next comes. So
-//! there are more while no client reads from the cache device, as many as are written in 8 ms,
-//! since a read that comes then waits behind them. (In process on such a disk of 4 GB/s, means of
-//! nine in turns: 1.14 us a block with 8, 1.08 with up to 32; raw writes 1.02.)
+//! Eight of 1 MiB keep most devices busy. A virtual disk may say of all that it was given at once
+//! that it is done. Such a disk has nothing to do until the next commits come. So there are more
+//! while no client reads from the cache device: as many as are written in 8 ms, since a read that
+//! comes then waits behind them. (In process on such a disk of 4 GB/s, means of nine in turns: 1.14
+//! us a block with 8, 1.08 with up to 32; raw writes 1.02.)
 
 use crate::fact::types::Time;
 
 /// At least so many.
 const LEAST: usize = 8;
-/// Of all lanes together so many at most, but for the least of each.
+/// The most commits of all lanes together, but for the least of each lane.
 const MOST_OF_ALL: usize = 32;
 /// How long a commit may take for there to be one more.
 const TAKES_MAX_NS: u64 = 8_000_000;

@@ -33,15 +33,15 @@ pub(super) const CRASH_SEGMENTS: usize = STREAMS;
 /// Free segments that only "freed" entries may use, so that reclaim can always go on: one more,
 /// which they may begin.
 pub(super) const META_SEGMENTS: usize = CRASH_SEGMENTS + 1;
-/// Free segments that clients' writes leave to dirty blocks that reclaim moves: with one it gains
-/// as much as it moves, again and again, also where nothing can be destaged.
+/// Free segments that clients' writes leave to dirty blocks that reclaim moves. With one reclaim
+/// gains as much as it moves, again and again, also where nothing can be destaged.
 pub(super) const MOVES_SEGMENTS: usize = 1;
 /// Free segments that promotion and survivors leave to writes; below the watermark of reclaim.
 pub(super) const WRITES_SEGMENTS: usize = META_SEGMENTS + MOVES_SEGMENTS + 1;
 /// "Cleaned" entries that may wait for a commit before one is written for them alone. While as many
-/// are in flight as may be there is none: then commits are opened for half as many blocks, and take
-/// as many of these entries. A segment of 1 MiB holds 252 blocks in two such commits, as it does in
-/// one.
+/// commits are in flight as may be, none is. Then commits are opened for half as many blocks, and
+/// take as many of these entries. A segment of 1 MiB holds 252 blocks in two such commits, as it
+/// does in one.
 pub(super) const CLEANED_WAITING_MAX: usize = COMMIT_ENTRIES_MAX;
 /// Commits that may be written without a flush of the cache device, which bounds what replay
 /// has to verify.
@@ -229,8 +229,8 @@ impl Log {
         true
     }
 
-    /// Whether a stream takes a block now, in its open commit or in one that may be opened, and
-    /// leaves so many free segments more than it has to.
+    /// Whether a stream takes a block now, in its open commit or in one that may be opened. `left`:
+    /// free segments that must be left beside those that it has to leave.
     pub(crate) fn takes(&self, stream: Stream, what_for: For, left: usize) -> bool {
         let tail = &self.tails[stream as usize];
         if let Some(open) = &tail.open {
@@ -389,8 +389,8 @@ impl Log {
         core::array::from_fn(|stream| self.segment_after_head(stream))
     }
 
-    /// The segment that a stream fills behind its head's: its reserved one; or if the head is there
-    /// already, the next that any stream will take.
+    /// The segment that a stream fills behind its head's: its reserved one. If the head is there
+    /// already, the next segment that any stream will take.
     pub(super) fn segment_after_head(&self, stream: usize) -> u32 {
         let reserved = self.tails[stream].next_segment;
         let after = reserved.filter(|next| self.head(stream) / self.segment_slots != *next);

@@ -22,8 +22,8 @@ pub(super) struct Unproven {
     pub(super) blocks: Vec<Flat>,
     /// Origins whose flush it waits for.
     pub(super) awaits: u32,
-    /// A flush of them failed, or is overdue, and its blocks of that origin were dropped: replay
-    /// must not take them until a checkpoint covers this commit.
+    /// A flush that the commit waits for failed, or is overdue, and its blocks of that origin were
+    /// dropped. Replay must not take them until a checkpoint covers this commit.
     pub(super) failed: bool,
 }
 

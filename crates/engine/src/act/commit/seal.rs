@@ -17,9 +17,9 @@ use crate::organ::flying::LaneIo;
 use crate::organ::measured::Measured;
 use crate::organ::members::MembersState;
 
-/// Seals the open commit of a stream if it is full, and no more are in flight than may be: else
-/// it waits for one of those, so that a device that says of many at once that they are done has
-/// the next at once.
+/// Seals the open commit of a stream if it is full, and no more are in flight than may be. Else the
+/// commit waits for one of those. So a device that says of many at once that they are done has the
+/// next at once.
 pub(crate) fn seal_full(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
     if lane.log.has_full(stream) && !lane.log.is_deep() {
         seal(lane, stream, cx);

@@ -65,7 +65,7 @@ pub(crate) fn promoted_flushed(lane: &mut Lane, seq: u64, result: Result<(), Dev
     take_proof(lane, cx);
 }
 
-/// Those that are proven, or of which replay won't hear any more.
+/// Takes out commits that are proven, or of which replay won't hear any more.
 pub(crate) fn take_proof(lane: &mut Lane, cx: &mut Cx<'_>) {
     let covers = lane.checkpoint.covers();
     while let Some(it) = lane.log.unproven.pop_front_if(|it| it.awaits == 0 && (!it.failed || it.seq < covers)) {

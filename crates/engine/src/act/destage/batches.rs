@@ -22,11 +22,11 @@ const NS_PER_RUN_FIRST: u64 = 2_500_000;
 /// Taken for a run at most: a disk's longest seek, a turn, and 1 MiB of its inner tracks. A batch
 /// of few runs among reads of clients takes longer, but says nothing about what comes after them.
 const NS_PER_RUN_MAX: u64 = 35_000_000;
-/// Taken for a batch at most when the pause after it is measured out: one flush that timed out must
-/// not stop destage for an hour.
+/// The most that is taken for a batch when the pause after it is measured out. One flush that timed
+/// out must not stop destage for an hour.
 const BATCH_NS_MAX: u64 = 1_000_000_000;
-/// So much of a batch a disk should have done by itself before it is flushed: less than all, so
-/// that too high an estimate of what that takes gets lower.
+/// The part of a batch that a disk should have done by itself before it is flushed. Less than all,
+/// so that too high an estimate of what that takes gets lower.
 const DONE_PERCENT: u64 = 75;
 /// However little time clients leave it then: so many times that time at most.
 const PUT_OFF_MAX: u64 = 4;
@@ -257,9 +257,9 @@ impl Batches {
         false
     }
 
-    /// Starts the run that the order wants, or passes over one that can't be taken now, or without
-    /// `hurry` over a block that was rewritten since the last sweep; false if there is nothing more
-    /// in this sweep.
+    /// Starts the run that the order wants, or passes over a run that can't be taken now. Without
+    /// `hurry` it passes over a block, too, that was rewritten since the last sweep. Returns false
+    /// if there is nothing more in this sweep.
     pub(super) fn start_next(
         &mut self,
         places: Range<u64>,

@@ -2,8 +2,8 @@
 //! How fast destage may go: a pure function of what can be seen.
 //!
 //! Destage goes in batches: some runs, then a flush of the origin. While a disk flushes it serves
-//! nobody else, so a batch bounds how long a client's I/O waits for destage, and the pause after it
-//! how much of the disk's time destage has.
+//! nobody else. So a batch bounds how long a client's I/O waits for destage. The pause after a
+//! batch bounds how much of the disk's time destage has.
 
 use crate::organ::room::SOFT_PERCENT;
 
@@ -56,23 +56,23 @@ pub(super) const PRESSED_PERCENT: u64 = 75;
 /// At full speed: the flush, in which a disk has nothing to choose from at its end, is paid four
 /// times a second.
 const FULL_BATCH_NS: u64 = 250_000_000;
-/// Where no client has been at the origin for a while a batch takes a quarter of that while at
-/// most: who comes next waits for it. (A trace of postmark, caches of 256 MiB and 1 GiB before a
-/// model disk: reads take 4.9 and 4.3 ms in the mean, and 11.5 and 10.6 where each batch is as long
-/// as at full speed.)
+/// Where no client has been at the origin for a while, a batch takes a quarter of that while at
+/// most: the next client waits for the batch. (A trace of postmark, caches of 256 MiB and 1 GiB
+/// before a model disk: reads take 4.9 and 4.3 ms in the mean. They take 11.5 and 10.6 where each
+/// batch is as long as at full speed.)
 const QUIET_PER_BATCH: u64 = 4;
 /// Beside clients at the origin: two or three of a disk's random reads.
 const BESIDE_BATCH_NS: u64 = 25_000_000;
-/// Parts of the disk's time, in thousandths, that destage has beside clients: in the background so
-/// little that fewer than one in a hundred reads of a single reader meets a batch, and their 99th
-/// percentile stays what it was ...
+/// The part of the disk's time, in thousandths, that destage has beside clients. In the background
+/// it is very little: fewer than one in a hundred reads of a single reader meets a batch. So their
+/// 99th percentile stays what it was ...
 const BACKGROUND_PERMILLE: u64 = 10;
 /// ... and when it is pressed, or data gets old.
 const PRESSED_PERMILLE: u64 = 200;
-/// What reclaim waits for: dirty blocks and the holes between them take the place of what would be
-/// hits, and each hit fewer is a read of the disk more. In short batches all the same. (1.2 million
-/// blocks asked for, one in five written, on a cache of an eighth of the data, 16 in flight: 512 a
-/// second with this, 441 with 200, 449 with 500, 507 with 1,000.)
+/// The part of the disk's time where reclaim waits. Dirty blocks and the holes between them take
+/// the place of what would be hits, and each hit fewer is a read of the disk more. Batches are
+/// short all the same. (1.2 million blocks asked for, one in five written, on a cache of an eighth
+/// of the data, 16 in flight: 512 a second with this, 441 with 200, 449 with 500, 507 with 1,000.)
 const BEHIND_PERMILLE: u64 = 800;
 /// Old data beside clients that read the cache device: long runs then cost them a thirtieth of an
 /// SSD's cable.

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Beside clients that read the cache device destage reads little of it: what is dirty can wait,
-//! who reads can't.
+//! readers can't.
 //!
-//! Destage of long runs takes what an origin takes, 170 MB/s of a disk, from an SSD whose cable
-//! carries 550: reads of cached data were a third slower for minutes after a burst of writes
-//! (gflash, which destages from RAM, is the one that showed it). So clients' reads earn what
-//! destage may read, and it is spent in batches, because each batch costs the origin a flush. What
-//! becomes dirty beside readers is owed: of more than a tenth of the limit it is paid over some
-//! seconds, the sooner the more is dirty, so that a burst is spread and no more gathers from one to
-//! the next; of less it can wait, as there is room for it. Data that gets old doesn't wait for that
-//! alone: it has a share of the origin's time, too (see `rate`), and all of it in the readers'
-//! gaps. Who writes and finds little room doesn't wait for readers (see `throttle`).
+//! Destage of long runs takes from an SSD what an origin takes: 170 MB/s of a disk, where the SSD's
+//! cable carries 550. Reads of cached data were a third slower for minutes after a burst of writes.
+//! (gflash, which destages from RAM, is the one that showed it.) So clients' reads earn what
+//! destage may read. That is spent in batches, because each batch costs the origin a flush.
+//!
+//! What becomes dirty beside readers is owed. More than a tenth of the limit is paid over some
+//! seconds, the sooner the more is dirty. So a burst is spread, and no more gathers from one burst
+//! to the next. Less than that can wait, as there is room for it. Data that gets old doesn't wait
+//! for that alone. It has a share of the origin's time, too (see `rate`), and all of it in the
+//! readers' gaps. Writers that find little room don't wait for readers (see `throttle`).
 
 use super::rate::{BACKGROUND_PERCENT, PRESSED_PERCENT};
 use crate::fact::types::Time;
@@ -24,8 +25,8 @@ const BATCH_BLOCKS: i64 = 1024;
 const PAID_BATCHES_MAX: i64 = 4;
 /// What is owed is paid over so long, if little is dirty ...
 const PAID_OVER_NS: u64 = 10_000_000_000;
-/// ... and so much longer the smaller a part of this much of the limit it is: as much as writers
-/// have until they are stopped (see `throttle`).
+/// ... and so much longer, the smaller a part of this much of the limit it is. That is as much as
+/// writers have until they are stopped (see `throttle`).
 const LITTLE_OWED_PERCENT: u64 = 10;
 
 /// What destage may read.

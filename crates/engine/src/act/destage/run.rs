@@ -3,11 +3,11 @@
 //! and clean after the origin's flush.
 //!
 //! A small gap between dirty blocks is bridged with the clean blocks in it, if all of them are
-//! cached: one longer I/O instead of two. A clean block has its origin's content, and who changes
-//! that on the origin takes it out of the index before and waits for runs over it (`direct`), so
-//! that writing it once more changes nothing. Only what clients wrote since the opening is written
-//! again: what was cached before may be stale, if the origin was changed behind our back and nobody
-//! noticed, and must not become the origin's.
+//! cached: one longer I/O instead of two. A clean block has its origin's content. A direct write
+//! that changes that takes the block out of the index before, and waits for runs over it
+//! (`direct`). So writing a clean block once more changes nothing. Only what clients wrote since
+//! the opening is written again. What was cached before may be stale, if the origin was changed
+//! behind our back and nobody noticed. That must not become the origin's.
 //!
 //! A run that the origin refuses is broken in two, until what is refused is alone
 //! (`one_block_that_is_refused_keeps_no_others_dirty`).
@@ -34,7 +34,7 @@ use crate::organ::up::Up;
 use crate::organ::waiter::Waiter;
 use crate::policy::Zone;
 
-/// The longest gap that is bridged: 32 KiB pass under a disk's head in a fifth of a millisecond,
+/// The longest gap that is bridged. 32 KiB pass under a disk's head in a fifth of a millisecond,
 /// and cost a network volume less than another I/O.
 const GAP_BLOCKS_MAX: u64 = 8;
 
@@ -201,8 +201,8 @@ fn run_gathered(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
         drop_run(lane, run, None, cx);
         return;
     }
-    // If the origin were ahead of the log a crash would bring the older version back to life in
-    // the cache, and an eviction the newer one.
+    // If the origin were ahead of the log, a crash would bring the older version back to life in
+    // the cache. An eviction would then bring the newer one back.
     let needs = lane.log.last_seq_of(lane.runs[run].versions.iter().map(|version| version.0));
     let ahead = cx.cache_failed() || cx.facts.planted(Canary::OriginAhead);
     if needs > lane.log.durable_seq && !ahead {
@@ -261,9 +261,9 @@ fn go_alone_if_bridged(lane: &mut Lane, run: usize) {
     }
 }
 
-/// The origin may refuse one block of many: each half is tried by itself the next time. But not
-/// the halves of a half before the other one is on the origin: where all is refused, as on a
-/// thin volume that is full, there would come to be a run for each block.
+/// Breaks a run in two: the origin may refuse one block of many. Each half is tried by itself the
+/// next time. But the halves of a half aren't, before the other half is on the origin. Where all is
+/// refused, as on a thin volume that is full, there would come to be a run for each block.
 fn break_in_two(lane: &mut Lane, run: usize) {
     let Run { first, versions, .. } = &lane.runs[run];
     let (blocks, end) = (versions.len() as u64, Flat(first.0 + versions.len() as u64));
@@ -332,9 +332,9 @@ fn drop_run(lane: &mut Lane, run: usize, failed: Option<DeviceError>, cx: &mut C
     resume_awaiting_clean(lane, cx);
 }
 
-/// A segment is to be free, and all blocks have left it: runs that have read theirs needn't
-/// hold it until their origin, which may answer nothing for long, has them. Such a version is
-/// nowhere any more, and nothing is taken for it.
+/// Lets go of a segment that is to be free, and that all blocks have left. Runs that have read
+/// theirs needn't hold the segment until their origin has them, which may answer nothing for long.
+/// Such a version is nowhere any more, and nothing is taken for it.
 pub(crate) fn let_go_of(lane: &mut Lane, segment: u32) {
     let segment_slots = lane.log.segment_slots();
     if lane.log.segment(segment).pins == 0 {

@@ -27,11 +27,11 @@ const BATCH_RUNS_MIN: u64 = 8;
 /// And at most: what a flush has to wait for on a device that answers writes faster than it does
 /// them.
 const BATCH_RUNS_MAX: u64 = 4096;
-/// Blocks of a batch, at most: 32 MiB, a fifth of a second of a disk's sequential writes; it bounds
-/// what one flush makes clean, and so what waits to be recorded as clean.
+/// Blocks of a batch, at most: 32 MiB, a fifth of a second of a disk's sequential writes. That
+/// bounds what one flush makes clean, and so what waits to be recorded as clean.
 const BATCH_BLOCKS_MAX: u64 = 8192;
-/// An origin that has ended neither a run nor a flush for so long answers nothing at the moment:
-/// ten times what a whole batch is meant to take.
+/// How long an origin may end neither a run nor a flush. After that the origin answers nothing at
+/// the moment: this is ten times what a whole batch is meant to take.
 const AWAY_NS: u64 = 3_000_000_000;
 
 /// Destage of all origins. Each has its own batches: one that is slow, or answers nothing for
@@ -225,8 +225,8 @@ impl Destager {
         }
         batches.resume_at = None;
         let (mut tries, mut sweeps_ended) = (0, 0);
-        // With nothing in flight nobody would come back here: then all is looked at, from the place
-        // of the sweep to its end and once more from the start.
+        // With nothing in flight nobody would come back here. Then all is looked at, from the place
+        // of the sweep to its end, and once more from the start.
         while self.has_place(origin)
             && self.origins[origin].has_room(batch, blocks)
             && (tries < TRIES_PER_STEP || self.origins[origin].idle())

@@ -21,6 +21,6 @@ pub(crate) struct Run {
     pub(crate) device: DeviceId,
     pub(super) pending: u32,
     pub(super) result: Result<(), DeviceError>,
-    /// Of its origin, when its write began.
+    /// How many flushes its origin had failed when its write began.
     pub(super) failed_flushes: u32,
 }
