@@ -220,7 +220,7 @@ impl Delta {
     pub(crate) fn look_at(&mut self, all: &Self) {
         self.counters = Counters::default();
         (self.gauge, self.cache_reads, self.budget) = (all.gauge, all.cache_reads.of_a_lane(), all.budget);
-        (self.members.lead, self.members.state) = (all.members.lead, all.members.state);
+        self.members.show(&all.members);
         for (own, origin) in self.origins.iter_mut().zip(&all.origins) {
             own.look_at(origin);
         }

@@ -120,6 +120,11 @@ impl Members {
         core::mem::take(&mut self.pairing_changed).then_some(self.pairing)
     }
 
+    /// Shows a lane that works beside others what is so now.
+    pub(crate) const fn show(&mut self, all: &Self) {
+        (self.pairing, self.lead, self.state) = (all.pairing, all.lead, all.state);
+    }
+
     /// What is known of the record of the cache's failure.
     pub(crate) const fn note_failure(&mut self, record: FailureRecord) {
         self.failure = record;
