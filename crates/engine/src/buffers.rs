@@ -17,15 +17,16 @@ use crate::act::sync::COPIES_MAX;
 use crate::lane::MERGING_MAX;
 use crate::organ::zeroes::{RAGGED_MAX, WHOLE_BLOCKS};
 
-/// Single blocks of a lane beside survivors, merges, detours and copies to a new mirror: headers
-/// of victims and of one that is compacted, and the second merge of the piece that comes last.
+/// Single blocks of a lane beside survivors, merges, detours and copies to a new mirror. These are
+/// headers of victims and of one segment that is compacted, and the second merge of the piece that
+/// comes last.
 const SINGLE_OF_LANE: u32 = VICTIMS_MAX as u32 + 2;
 /// Single blocks of all: zeroes for parts of blocks, the second of the request that comes last, and
 /// the superblock.
 const SINGLE_OF_ALL: u32 = RAGGED_MAX + 2;
 
-/// What is read around a miss, unless the option says more or less: then there are fewer or more of
-/// them, of as many bytes together.
+/// Blocks that are read around a miss, unless the option says more or less. Then there are fewer or
+/// more such reads, of as many bytes together.
 const AROUND_BLOCKS: u32 = 16;
 const _: () = assert!(WIDE_BLOCKS == AROUND_BLOCKS, "detours have buffers of the same size");
 

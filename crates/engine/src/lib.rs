@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cache engine: decides, and does nothing else.
 //!
-//! It is sans-I/O: [`Engine::apply`] takes an [`Input`] at a [`Time`] and adds [`Effect`]s to a
-//! list; the caller carries them out and reports back. No I/O, clock, thread, log or random source;
-//! payload stays in the caller's [`Memory`]. The same engine serves a daemon and a simulation.
+//! The engine is sans-I/O: [`Engine::apply`] takes an [`Input`] at a [`Time`] and adds [`Effect`]s
+//! to a list. The caller carries them out and reports back. There is no I/O, clock, thread, log or
+//! random source here; payload stays in the caller's [`Memory`]. The same engine serves a daemon
+//! and a simulation.
 //!
-//! [`Engine`] is the face. `turn` decides what comes next. `act` has what is done: a request goes
-//! through `act::request` (check, classify, split into pieces for the lanes), then `read`, `write`
-//! or `direct`; `commit` is the log, `destage` writes dirty blocks to the origins, `reclaim` makes
-//! room, `checkpoint` and `recover` see to restarts. `organ` has the state: `index` knows where
-//! each block is. `fact` has what all others build on.
+//! - [`Engine`] is the face.
+//! - `turn` decides what comes next.
+//! - `act` has what is done. A request goes through `act::request` (check, classify, split into
+//!   pieces for the lanes), then `read`, `write` or `direct`. `commit` is the log, `destage` writes
+//!   dirty blocks to the origins, `reclaim` makes room, `checkpoint` and `recover` see to restarts.
+//! - `cx` has the context of a step: `facts` that it may read, and the `delta` that it puts down.
+//! - `organ` has the state: `store` knows which blocks there are, and where.
+//! - `fact` has what all others build on.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What to do about a block of the cache that can't be read, or is not what was written: which copy
-//! is asked next, and where the data is if none is sound.
+//! Damage: a block of the cache can't be read, or is not what was written. These acts say which
+//! copy is asked next, and where the data is if none is sound.
 //!
 //! Invariant 5: data is verified before it leaves (test: `corruption_never_leaves`). A corrupt
 //! clean block is dropped, since the origin has it. A corrupt dirty block is lost: an error for its

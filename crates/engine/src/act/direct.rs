@@ -258,7 +258,7 @@ fn direct_written(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
 }
 
 /// Puts whole blocks that were written through into the cache, if they were there before or the
-/// policy wants them; replay takes them only if the origin has flushed them (see
+/// policy wants them. Replay takes them only if the origin has flushed them (see
 /// `commit/unproven`).
 fn keep_written(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     let piece = &lane.pieces[at];

@@ -30,8 +30,9 @@ pub(crate) fn expect_missed(lane: &Lane, flats: core::ops::Range<u64>, mem: &dyn
     ahead.filter_map(|flat| lane.policy.looks_at(flat)).for_each(|word| mem.expect(word));
 }
 
-/// Asks for what will be copied from the RAM front: of the next block its payload, of the one
-/// after it what says where that is. `ahead` is that one and its slot, for the next call.
+/// Asks for what will be copied from the RAM front. Of the next block that is its payload. Of the
+/// one after it that is what says where it is. `ahead` is that block and its slot, for the next
+/// call.
 pub(crate) fn expect_copies(
     lane: &Lane,
     ahead: &mut Option<(Flat, u32)>,

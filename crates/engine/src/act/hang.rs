@@ -32,8 +32,8 @@ pub(crate) fn answers(device: DeviceId, lanes: &mut Lanes, destager: &mut Destag
     }
 }
 
-/// Blocks that could not be read while the device hung may be readable now: destage tries each,
-/// and those that are really lost are so again.
+/// Looks for blocks that could not be read while the device hung, and may be readable now. Destage
+/// tries each, and blocks that are really lost are so again.
 fn look_for_lost(lane: &mut Lane, cx: &mut Cx<'_>) {
     let may_be_there = |flat: &Flat| lane.store.get(*flat).is_some() && !lane.is_changing(*flat);
     let found: Vec<Flat> = lane.trouble.lost().filter(may_be_there).collect();

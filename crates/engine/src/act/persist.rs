@@ -37,7 +37,7 @@ pub(crate) struct Persist {
     /// Copies still to write, the next one last: of which member, with which number of update, at
     /// which byte.
     copies: Vec<(u8, u64, u64)>,
-    /// Whose copy is being written.
+    /// The member whose copy is being written.
     writing: u8,
     /// What the members were when the writing under way began.
     begun: MembersState,

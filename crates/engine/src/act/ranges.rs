@@ -2,12 +2,13 @@
 //! Discards and long zeroes: whole blocks without payload, of any length, so they are cut bit by
 //! bit.
 //!
-//! A client may ask for all of a disk at once: for 8 TiB that would be eight million pieces, of
-//! some hundred bytes and an I/O each; and while there are more than some hundreds, each lock of
-//! anybody takes longer to find ([`crate::organ::locks`]). Invariant: there are
-//! [`crate::coordinator::RANGE_PIECES_MAX`] of them and a step's more at most, and who asked for
-//! little doesn't wait for who asked for much (test: `long_ranges_have_a_bound`), nor for another
-//! origin ([`crate::organ::places`]).
+//! A client may ask for all of a disk at once. For 8 TiB that would be eight million pieces, of
+//! some hundred bytes and an I/O each. While there are more than some hundreds, each lock of
+//! anybody takes longer to find ([`crate::organ::locks`]).
+//!
+//! Invariant: there are [`crate::coordinator::RANGE_PIECES_MAX`] of them and a step's more at most.
+//! A client that asked for little doesn't wait for one that asked for much (test:
+//! `long_ranges_have_a_bound`), nor for another origin ([`crate::organ::places`]).
 
 use crate::act::answer::part_done;
 use crate::act::request::split;

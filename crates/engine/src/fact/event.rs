@@ -53,9 +53,9 @@ pub enum Event {
         /// How.
         error: DeviceError,
     },
-    /// The cache device refused a write or a flush. From now on nothing new is put on it: clean
-    /// data is read from it as long as that goes, dirty data is destaged, writes go to the origin.
-    /// The superblock is marked, so that this cache isn't replayed later.
+    /// The cache device refused a write or a flush. From now on nothing new is put on it. Clean
+    /// data is read from it as long as that goes, dirty data is destaged, and writes go to the
+    /// origin. The superblock is marked, so that this cache isn't replayed later.
     CacheFailed,
     /// A member of a mirrored cache refused a write or a flush, or the device that should become
     /// the mirror did. It is left out.

@@ -2,8 +2,8 @@
 //! Lists of extents in a buffer: which parts of a range are holes.
 //!
 //! A device writes such a list for [`crate::Op::Map`], and the engine for
-//! [`crate::RequestOp::Map`]. Extents follow each other without gaps; each is one word of 8 bytes,
-//! and a word of 0 or the end of the buffer ends the list. A list that ends before its range says
+//! [`crate::RequestOp::Map`]. Extents follow each other without gaps. Each is one word of 8 bytes;
+//! a word of 0 or the end of the buffer ends the list. A list that ends before its range says
 //! nothing of the rest.
 
 /// Bytes of an extent in a list.

@@ -24,7 +24,7 @@ pub enum RequestOp {
     /// Store the buffer.
     Write,
     /// Store the buffer, but for the first bytes of its first sector and the last ones of its last
-    /// sector: those stay as they are, whoever else writes to them at the same time.
+    /// sector. Those stay as they are, whatever else is written to them at the same time.
     WriteBytes {
         /// Bytes of the first sector that stay; fewer than 512.
         head: u16,
@@ -75,17 +75,19 @@ impl RequestOp {
 
 /// A request of a client.
 ///
-/// `buf` covers the range *and the rest of its first and last block*: byte 0 of the buffer is the
+/// `buf` covers the range *and the rest of its first and last block*. Byte 0 of the buffer is the
 /// start of the block that holds `lba`, so payload starts at `lba % 8 * 512`. The bytes around the
 /// payload are the engine's to use. The buffer stays the caller's; the engine lets go of it with
-/// the reply. Until then nobody else writes to it, so it is no memory of a client's: the checksum
-/// of a write is taken before the copy ([`crate::Memory::copy_summed`]), and bytes that changed in
-/// between would count as damaged.
+/// the reply.
+///
+/// Until then nobody else writes to it, so it is no memory of a client's. The checksum of a write
+/// is taken before the copy ([`crate::Memory::copy_summed`]), and bytes that changed in between
+/// would count as damaged.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// Comes back in the reply.
     pub id: RequestId,
-    /// Of which origin.
+    /// The origin that is meant.
     pub origin: OriginId,
     /// What to do.
     pub op: RequestOp,
@@ -282,7 +284,7 @@ pub enum Control {
     },
     /// Clients are about to leave: from now on no request is kept waiting for an origin that
     /// refuses its dirty data, or answers nothing. A write that found no room below the dirty limit
-    /// fails with [`RequestError::Stopping`], and so does one that waits until the blocks that it
+    /// fails with [`RequestError::Stopping`]. So does a write that waits until the blocks that it
     /// replaces are destaged.
     LetClientsGo,
     /// A device that hung ([`DeviceError::TimedOut`]) answers again: what waited for that is tried

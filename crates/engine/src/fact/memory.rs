@@ -19,8 +19,8 @@ pub struct Buf(pub u32);
 /// A range of bytes in a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// Buffer and first byte, in one word: a call hands over two words in registers. Three it
-    /// writes to memory and reads the first two of them back as one, for which a processor waits
+    /// Buffer and first byte, in one word: a call hands over two words in registers. Three words it
+    /// writes to memory, and reads the first two of them back as one. A processor waits for that
     /// until both are there: 6 % of what a hit takes.
     start: u64,
     /// Length in bytes.
@@ -120,10 +120,10 @@ pub trait Memory {
     /// CRC-32C of payload.
     fn checksum(&self, span: Span) -> u32;
 
-    /// [`Memory::copy`], and the CRC-32C of what was copied: for what goes to a device, and is
-    /// hardly ever looked at before. The sum is the source's, which the copy then finds in the
-    /// processor's caches; the target's lines, which the device has had since they were written
-    /// last, need not come back for it. Nobody changes the source meanwhile.
+    /// [`Memory::copy`], and the CRC-32C of what was copied. This is for what goes to a device, and
+    /// is hardly ever looked at before. The sum is the source's, which the copy then finds in the
+    /// processor's caches. The device has had the target's lines since they were written last; they
+    /// need not come back for the sum. Nobody changes the source meanwhile.
     fn copy_summed(&mut self, from: Span, to: Buf, offset: u32) -> u32 {
         let sum = self.checksum(from);
         self.copy(from, to, offset);
@@ -149,9 +149,9 @@ pub trait Memory {
         1
     }
 
-    /// Runs each of the jobs once, in any order or at the same time, each with a memory that knows
-    /// all buffers, and leaves them in their places. What jobs have changed is to be seen in this
-    /// memory afterwards.
+    /// Runs each of the jobs once, in any order or at the same time, and leaves them in their
+    /// places. Each has a memory that knows all buffers. What jobs have changed is to be seen in
+    /// this memory afterwards.
     fn apart(&mut self, _jobs: &mut Vec<LaneJob>) {
         unreachable!("only a memory that says from when on is asked to");
     }

@@ -46,7 +46,7 @@ pub enum OpenError {
         /// How it failed.
         error: DeviceError,
     },
-    /// So much is dirty that a lane has no segments to start its log with.
+    /// A lane has no segments to start its log with, as so much is dirty.
     NoFreeSegments {
         /// The lane.
         lane: u32,

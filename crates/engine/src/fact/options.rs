@@ -19,15 +19,15 @@ pub struct Options {
     /// When a write in writeback mode is acknowledged.
     pub durability: Durability,
     /// The most blocks that may be dirty; at most the capacity less 1/8. Default: half of the
-    /// capacity, because an elevator over a dirty set of D blocks needs up to 2 D writes to come
-    /// round, and by then its oldest block must not be in the way of reclaim.
+    /// capacity. An elevator over a dirty set of D blocks needs up to 2 D writes to come round, and
+    /// by then its oldest block must not be in the way of reclaim.
     pub dirty_limit_blocks: Option<u64>,
     /// Streams longer than this bypass the cache; 0 = never. Default 4 MiB, as bcache's
     /// `sequential_cutoff`.
     pub sequential_bypass_bytes: u64,
-    /// What is read at once from a slow origin, if a part of it is missed, in 4 KiB blocks; 0 =
-    /// only what is asked for, at most 64. Default 16, 64 KiB: a disk needs twenty times longer to
-    /// get there than to carry that.
+    /// What is read at once from a slow origin, if a part of it is missed, in 4 KiB blocks: at most
+    /// 64; 0 = only what is asked for. Default 16, 64 KiB: a disk needs twenty times longer to get
+    /// there than to carry that.
     pub read_around_blocks: u64,
     /// RAM for copies of blocks that were read from the cache device, beside the engine's buffers.
     /// Default 0: most clients have a page cache of their own above.

@@ -37,7 +37,7 @@ counters! {
     /// Blocks read from the cache (device or RAM).
     read_hits,
     /// Blocks among the hits that were in RAM: in a commit not yet written, in the window or the
-    /// RAM front, or brought for somebody else.
+    /// RAM front. Blocks that were brought for another request count, too.
     ram_hits,
     /// Blocks among the hits that somebody else's read of the origin was bringing when they were
     /// asked for; they count as in RAM.
@@ -122,8 +122,8 @@ pub struct OriginStatus {
     pub size_bytes: u64,
     /// Its dirty blocks.
     pub blocks_dirty: u64,
-    /// A flush of it failed that covered what was written past the log, and no FLUSH of a client
-    /// has told of it yet: that may be lost.
+    /// A flush of the origin failed that covered what was written past the log, and no FLUSH of a
+    /// client has told of it yet. Those writes may be lost.
     pub doubtful: bool,
 }
 
@@ -185,8 +185,8 @@ pub struct Status {
     pub ram_front_bytes: u64,
     /// Bytes that may be written to the cache device in a day; nothing if there is no such budget.
     pub flash_writes_per_day_bytes: Option<u64>,
-    /// Of these, what was saved up when the last request came; below 0: debt, and nothing is cached
-    /// because it was read.
+    /// What of these was saved up when the last request came. Below 0 is debt, and nothing is
+    /// cached because it was read.
     pub flash_writes_left_bytes: i64,
     /// RAM of the window, where blocks that were read wait to be seen again.
     pub window_bytes: u64,

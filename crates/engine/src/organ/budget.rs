@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What may be written to the cache device in a day: when it is used up, reads are not cached any
-//! more.
+//! The budget: what may be written to the cache device in a day. When it is used up, reads are not
+//! cached any more.
 //!
-//! A token bucket over everything that is written to the device that leads, commit headers and
+//! A token bucket counts everything that is written to the device that leads, commit headers and
 //! checkpoints included. Only fills are declined: what clients write has to be absorbed, and what
-//! is copied forward makes room for it. Credit of idle hours is kept up to a quarter of a day's;
-//! debt, which writes alone can make, is forgiven beyond a day's, so that one restored backup
-//! doesn't end caching for a week.
+//! is copied forward makes room for it. Credit of idle hours is kept up to a quarter of a day's.
+//! Debt, which writes alone can make, is forgiven beyond a day's. So one restored backup doesn't
+//! end caching for a week.
 
 use crate::fact::types::Time;
 

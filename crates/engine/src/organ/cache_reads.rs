@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who reads from the cache device: clients and destage, and whether anybody waits for room.
+//! A gauge of reads of the cache device: clients' and destage's, and whether anybody waits for
+//! room.
 //!
 //! [`crate::act::destage`] asks this gauge whether destage must leave the cache device to clients.
 
@@ -23,7 +24,7 @@ pub(crate) struct CacheReads {
     pub(crate) last: Option<Time>,
     /// When a client wrote last.
     last_write: Option<Time>,
-    /// So much is dirty that who writes may come no faster than destage goes.
+    /// Writers may come no faster than destage goes, as so much is dirty.
     no_room: bool,
     /// Blocks that became dirty.
     pub(crate) dirtied_blocks: u64,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Key to slot: chains through the slots themselves, whose keys are kept elsewhere.
 //!
-//! 8 to 12 bytes a slot, and nothing is ever rehashed but when there come to be more slots for the
-//! first time: a shadow runs between two requests, which must not wait for a table to be tidied up.
+//! Chains take 8 to 12 bytes a slot. Nothing is ever rehashed, but when there come to be more slots
+//! for the first time. A shadow runs between two requests, which must not wait for a table to be
+//! tidied up.
 
 use alloc::vec::Vec;
 

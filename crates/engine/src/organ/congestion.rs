@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tells when the cache device is slower at this moment than the origin would be: then what is
-//! clean is read from the origin, nothing more is promoted, and writes of what is not cached go
+//! Gauges tell when the cache device is slower at this moment than the origin would be. Then what
+//! is clean is read from the origin, nothing more is promoted, and writes of what is not cached go
 //! past the cache.
 //!
 //! bcache has fixed thresholds for this (2 ms for reads, 20 ms for writes); here both devices are
-//! measured. Measured is the time between two answers of a device while it has something to do: by
-//! Little's law, times the I/Os in flight it is how long the next one waits. A device that stalls
-//! answers nothing; then it is as slow as its silence is long. Test that it pays: `congested.rs` of
-//! the simulation; that no old data comes of it: torture, and the canary `congested-dirty`.
+//! measured. A gauge measures the time between two answers of a device while it has something to
+//! do. By Little's law that time, times the I/Os in flight, is how long the next one waits. A
+//! device that stalls answers nothing; then it is as slow as its silence is long.
+//!
+//! That it pays is tested by `congested.rs` of the simulation. That no old data comes of it is
+//! tested by torture, and by the canary `congested-dirty`.
 
 use crate::fact::types::Time;
 use crate::format::COMMIT_ENTRIES_MAX;
@@ -17,8 +19,9 @@ use crate::format::COMMIT_ENTRIES_MAX;
 const MARGIN: u64 = 2;
 /// What an origin is taken for before it has answered anything: a disk, 10 ms for a random read.
 const UNKNOWN_NS: u64 = 10_000_000;
-/// While a cache device is busy, one read is sent to its origin, to know, after such pauses:
-/// doubled each time that it brings nothing, so that a disk that nobody else needs is left asleep.
+/// While a cache device is busy, one read is sent to its origin after such pauses, to know. A pause
+/// is doubled each time that the read brings nothing, so that a disk that nobody else needs is left
+/// asleep.
 const PROBE_FIRST_NS: u64 = 10_000_000_000;
 const PROBE_LAST_NS: u64 = 3_600_000_000_000;
 /// What the cache device has to take for that: below it there is little to gain.
@@ -29,14 +32,13 @@ const REFUSED_NS: u64 = 600_000_000_000;
 /// An origin whose flush takes longer has writes only from destage: a FLUSH of a client after a
 /// direct write waits for it.
 const FLUSH_CHEAP_NS: u64 = 5_000_000;
-/// An origin that takes longer to get to what is read, all that it does at once considered, is
-/// worth reading more from: 64 KiB take 0.4 ms of a disk's
-/// 8. Carrying counts for itself, so that one that is only narrow (125 MB/s: 0.5 ms for 64 KiB)
-///    isn't taken for one.
+/// An origin that takes longer to get to what is read is worth reading more from, all that it does
+/// at once considered. 64 KiB take 0.4 ms of a disk's 8. Carrying counts for itself. So an origin
+/// that is only narrow (125 MB/s: 0.5 ms for 64 KiB) isn't taken for such a one.
 const DEAR_NS: u64 = 500_000;
 const CARRIED_BLOCKS: u64 = 16;
-/// What counts is the last quarter to half of a second in which a device had something to do:
-/// longer than the bursts in which a disk with a cache answers.
+/// The time that counts: the last quarter to half of a second in which a device had something to
+/// do. That is longer than the bursts in which a disk with a cache answers.
 const WINDOW_NS: u64 = 500_000_000;
 /// Units are counted in such parts, so that halving them loses nothing.
 const PARTS: u64 = 1 << 10;
@@ -244,8 +246,8 @@ impl WriteGauge {
         }
     }
 
-    /// What a write costs the origin, with its part of the next flush; `None` if it is not known,
-    /// or it is not to be used.
+    /// What a write costs the origin, with its part of the next flush. `None`: that is not known,
+    /// or the origin is not to be used.
     fn cost_ns(&self, now: Time) -> Option<u64> {
         let (flush_ns, each_ns) = self.flush_ns?;
         let usable = flush_ns <= FLUSH_CHEAP_NS && now >= self.refused_until;
@@ -359,7 +361,7 @@ impl CacheGauge {
     }
 
     /// Whether a write of so many blocks costs the origin less than the log, when the log takes no
-    /// more at once; and the origin will have taken it before the log has room again.
+    /// more at once. The origin must also have taken the write before the log has room again.
     pub(crate) fn writes_congested(&self, origin: &OriginGauge, blocks: u64, now: Time) -> bool {
         let commit_ns = self.commits.ns_for(COMMIT_ENTRIES_MAX as u64).unwrap_or(0).max(self.commits.silent_ns(now));
         let log_ns = commit_ns / COMMIT_ENTRIES_MAX as u64 * blocks;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The dirty blocks of a lane, in order of their place on the origins.
 //!
-//! Regions of 65,536 blocks (256 MiB of an origin), each a sorted array of 16-bit numbers while it
-//! holds few, else eight parts, each such an array or a bitmap ([`part`]): the layout of Roaring
-//! bitmaps (Chambi et al. 2016), of which this is what an elevator needs, with a step between: to
-//! find a block's place in one array of up to 4,096 and to make it took 15 % of a write's time.
-//! Regions as small as parts would take more memory where a cache is small beside its origin: some
-//! 90 bytes for a region of one block. 2 to 3 bytes a block for scattered writes, without what
-//! malloc adds. Invariant: exactly the blocks whose index entry is dirty (`check`).
+//! Regions have 65,536 blocks (256 MiB of an origin). A region is a sorted array of 16-bit numbers
+//! while it holds few, else eight parts. A part is such an array, or a bitmap ([`part`]). This is
+//! the layout of Roaring bitmaps (Chambi et al. 2016), as far as an elevator needs it, with a step
+//! between. To find a block's place in one array of up to 4,096, and to make that place, took 15 %
+//! of a write's time. Regions as small as parts would take more memory where a cache is small
+//! beside its origin: some 90 bytes for a region of one block.
+//!
+//! Scattered writes take 2 to 3 bytes a block, without what malloc adds. Invariant: the set has
+//! exactly the blocks whose index entry is dirty (`check`).
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

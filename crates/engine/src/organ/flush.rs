@@ -2,9 +2,9 @@
 //! The flushes of one origin: what they cover, who waits for which, and what a failed one means.
 //!
 //! At most one flush is in flight; those who ask meanwhile share the next one. What the origin got
-//! outside the log is counted here, so that a flush which covers nothing of it is waited for by
+//! outside the log is counted here. So a flush which covers nothing of that is waited for by
 //! destage alone. A flush that failed may have dropped any write before its end, and the next one
-//! may succeed all the same: the next FLUSH of a client is told, once (ADR 0022).
+//! may succeed all the same. So the next FLUSH of a client is told, once (ADR 0022).
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ use crate::fact::types::Time;
 /// in its cache: seconds, after random writes.
 const OVERDUE_NS: u64 = 10_000_000_000;
 
-/// Who waits for an origin's flush.
+/// A waiter for an origin's flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlushWaiter {
     /// A FLUSH request.

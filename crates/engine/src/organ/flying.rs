@@ -27,7 +27,7 @@ pub(crate) struct WideRead {
     pub(crate) at: u32,
     pub(crate) blocks: u32,
     pub(crate) read: usize,
-    /// Of a whole unit.
+    /// A buffer of a whole unit.
     pub(crate) buf: Buf,
     pub(crate) into: Into,
 }
@@ -78,7 +78,7 @@ pub(crate) enum LaneIo {
         block: u32,
         buf: Buf,
         from: Option<(Found, DeviceId)>,
-        /// Whose places the read has taken, wherever the block is read by now.
+        /// The device whose places the read has taken, wherever the block is read by now.
         places: Source,
     },
     /// A direct write, discard or zero.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether misses lie side by side: how many are in a unit that was missed before, so lately that
-//! it would still be in the cache if all of it had been brought then.
+//! Locality: whether misses lie side by side. It counts how many are in a unit that was missed
+//! before, so lately that it would still be in the cache if all of it had been brought then.
 //!
-//! Of a sample of the units, each with all of its misses.
+//! Only a sample of the units is counted, each with all of its misses.
 
 use alloc::vec::Vec;
 
@@ -13,13 +13,13 @@ const UNITS: u64 = 4096;
 /// A judgement needs so many misses of sampled units. From so many on the older ones count half.
 const SEEN_MIN: u64 = 128;
 const SEEN_MAX: u64 = 1024;
-/// Of a hundred misses so many must be in a unit that was missed before. The number grows by as
-/// many each time that this was misleading.
+/// The part of misses that must be in a unit that was missed before. It grows by as many each time
+/// that this was misleading.
 const AGAIN_PERCENT: u64 = 25;
 const AGAIN_PERCENT_MAX: u64 = 75;
 
 /// Where the blocks begin that are read together with those from `from` to `to`, as many as a unit
-/// has: with their unit, or with themselves if they lie in two.
+/// has. They begin with their unit, or with themselves if they lie in two.
 pub(crate) const fn begin_of_unit(from: u64, to: u64, unit: u64) -> u64 {
     let begin = from / unit * unit;
     if to > begin + unit { from } else { begin }
@@ -32,7 +32,7 @@ pub(crate) struct Locality {
     /// Slots of the lane.
     slots: u64,
     misses: u64,
-    /// Of sampled units; and those among them that came again.
+    /// Misses of sampled units; and those among them that came again.
     seen: u64,
     again: u64,
 }

@@ -3,8 +3,8 @@
 //!
 //! First come, first served: a lock is granted when no earlier lock, held or waiting, conflicts
 //! with it. Locks are found by hashed regions of 256 blocks, as are reads under way
-//! ([`crate::act::under_way`]); a range is at most [`RANGE_BLOCKS_MAX`] long, so it is in two of
-//! them at most, and those that it overlaps share one with it. Invariant: no two granted locks
+//! ([`crate::act::under_way`]). A range is at most [`RANGE_BLOCKS_MAX`] long, so it is in two
+//! regions at most. Ranges that it overlaps share a region with it. Invariant: no two granted locks
 //! conflict (test: `locks_are_fair_and_exclusive`).
 
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ const _: () = assert!(RANGE_BLOCKS_MAX <= (1 << REGION_SHIFT) + 1);
 /// Lists that regions are hashed to; some hundreds of requests are many.
 pub(crate) const LISTS: usize = 256;
 
-/// Who holds or wants a lock: comes back when it is granted.
+/// The holder of a lock, or the one that wants it: comes back when the lock is granted.
 pub(crate) type Holder = usize;
 
 /// Names a lock.
@@ -59,7 +59,7 @@ impl Lock {
 /// The locks of one lane.
 pub(crate) struct Locks {
     all: Slab<Lock>,
-    /// Of each list: the locks in its regions, in no order.
+    /// The lists: each has the locks in its regions, in no order.
     lists: Vec<Vec<u32>>,
     tickets: u64,
 }

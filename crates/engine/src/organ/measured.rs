@@ -13,7 +13,7 @@ pub(crate) enum Measured {
     CacheReadEnded { sound: bool },
     /// A commit began.
     CommitBegan,
-    /// So much is written to the cache device that leads.
+    /// Bytes are written to the cache device that leads.
     CacheWritten { bytes: u64 },
     /// A client's read of an origin began, of the places from `first` to `end`.
     OriginReadBegan { origin: usize, first: u64, end: u64 },

@@ -32,7 +32,7 @@ pub(crate) enum MembersState {
 
 /// A write or flush of both members.
 pub(crate) struct Pair {
-    /// Whose I/O it is.
+    /// The lane that the I/O belongs to, and its number there.
     pub(crate) lane: usize,
     pub(crate) io: usize,
     pub(crate) op: Op,
@@ -145,7 +145,7 @@ impl Members {
         !self.ended.is_empty()
     }
 
-    /// Those I/Os: lane, number, result.
+    /// Takes out those I/Os: lane, number, result.
     pub(crate) fn take_ended(&mut self) -> Vec<(usize, usize, Result<(), DeviceError>)> {
         core::mem::take(&mut self.ended)
     }
@@ -202,10 +202,10 @@ impl Members {
         if matches!(self.state, MembersState::Single) { Some(1 - self.lead) } else { None }
     }
 
-    /// Whose superblocks are to be written, in this order, with which number of update.
+    /// The members whose superblocks are to be written, in this order, with which number of update.
     ///
-    /// A new member first gets one that shows where it belongs, but never counts as the newest:
-    /// then the lead can say that there are two, and whenever it says so, there are.
+    /// A new member first gets one that shows where it belongs, but never counts as the newest.
+    /// Then the lead can say that there are two, and whenever it says so, there are.
     pub(crate) fn to_write(&self, update: u64) -> Vec<(u8, u64)> {
         let lead = self.lead;
         match self.state {

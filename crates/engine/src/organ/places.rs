@@ -8,9 +8,11 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// Whether an origin that has `own` places may have one more, where all together have those of
-/// `taken`: its first always, for which a place is kept; of the other places it has two thirds of
-/// those that are left at most, so that one that is slow leaves some (A. Choudhury and E. Hahne,
-/// "Dynamic Queue Length Thresholds", 1998). One that is alone has all.
+/// `taken`.
+///
+/// Its first place it may always have: one is kept for that. Of the other places it has two thirds
+/// of those that are left, at most. So an origin that is slow leaves some (A. Choudhury and E.
+/// Hahne, "Dynamic Queue Length Thresholds", 1998). An origin that is alone has all.
 pub(crate) fn is_left(most: u32, own: u32, taken: impl Iterator<Item = u32>) -> bool {
     let (mut origins, mut all, mut kept) = (0, 0, 0);
     for it in taken {

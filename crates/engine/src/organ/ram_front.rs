@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The RAM front of a lane: copies of blocks that were read from the cache device, by slot.
 //!
-//! The bytes of a slot never change until its segment is written anew, so nothing has to be kept
+//! The bytes of a slot never change until its segment is written anew. So nothing has to be kept
 //! coherent with writes: a rewritten block gets another slot, and [`RamFront::forget`] is called
 //! when a commit opens over old slots. Copies are taken after verification (invariant 5).
 //!
-//! Set-associative: a slot has eight places, in one cache line of tags. Neighbouring slots fall
-//! into neighbouring sets, so what was written together never crowds a set. Within a set the CLOCK
-//! of Corbato (1968) chooses: a copy that was not used since the hand last passed goes first, so a
-//! scan pushes out what was read once before what was read again.
+//! The front is set-associative: a slot has eight places, in one cache line of tags. Neighbouring
+//! slots fall into neighbouring sets, so what was written together never crowds a set. Within a set
+//! the CLOCK of Corbato (1968) chooses. A copy that was not used since the hand last passed goes
+//! first. So a scan pushes out what was read once before what was read again.
 
 use alloc::vec::Vec;
 

@@ -31,7 +31,7 @@ pub(crate) struct Cost {
 
 impl Cost {
     /// What destage of consecutive blocks takes: as many runs as blocks at most, each as long as
-    /// runs were lately; and never more than one run.
+    /// runs were lately. More than one run is never counted.
     pub(crate) fn ns(self, blocks: u64) -> u64 {
         self.ns_per_block.saturating_mul(blocks).min(self.ns_per_run)
     }
@@ -128,7 +128,7 @@ fn soft(limit: u64) -> u64 {
 /// Blocks of the dirty limit that are kept for each origin.
 ///
 /// What is kept for all origins but one is an eighth of the limit, and for each at least the
-/// longest piece. Two caps: all of it together stays below half of the limit, and the longest
+/// longest piece. There are two caps. All of it together stays below half of the limit. The longest
 /// piece of one origin still fits beside what is kept for the others.
 fn kept(limit: u64, origins: u64) -> u64 {
     let others = (origins - 1).max(1);

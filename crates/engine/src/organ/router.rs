@@ -7,7 +7,7 @@ use crate::organ::index::Flat;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Router {
     lanes: u64,
-    /// Blocks of a stripe, as a power of two: each request is routed some times, and a division is
+    /// Blocks of a stripe, as a power of two. Each request is routed some times, and a division is
     /// as long as a tenth of a look-up.
     stripe_shift: u32,
 }

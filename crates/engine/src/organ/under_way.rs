@@ -18,8 +18,8 @@ pub(crate) struct Reading {
     /// With neighbours: at most [`crate::READ_AROUND_BLOCKS_MAX`], of which those that nobody asked
     /// for aren't locked.
     wide: bool,
-    /// Of a wide one: a bit for each block that must not be taken from it. Of another: if any is
-    /// set, nothing must be any more.
+    /// Blocks that must not be taken from this read. In a wide read there is a bit for each block.
+    /// In another, nothing must be taken if any bit is set.
     void: u64,
 }
 
@@ -72,8 +72,8 @@ pub(crate) struct Waiting {
 /// The reads of origins for clients of one lane.
 pub(crate) struct UnderWay {
     reads: Slab<Reading>,
-    /// Of each list: the reads in its regions, in no order; as with locks. (One list of all took
-    /// 200 ns a miss with 128 in flight.)
+    /// The lists: each has the reads in its regions, in no order; as with locks. (One list of all
+    /// took 200 ns a miss with 128 in flight.)
     lists: Vec<Vec<u32>>,
     waiting: BTreeMap<usize, Vec<Waiting>>,
     /// The wide ones.
