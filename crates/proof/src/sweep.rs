@@ -9,6 +9,7 @@
 //! are cut a second time, at every event of each replay.
 
 mod stage;
+mod workload;
 mod workloads;
 
 use std::fmt;
@@ -19,28 +20,14 @@ use flashfront_device::sim::Fate;
 
 use crate::client::Client;
 use crate::panics;
-use crate::spec::WorldSpec;
 
 pub use stage::Stage;
+pub use workload::Workload;
 pub use workloads::WORKLOADS;
 
 /// All fates, with their names.
 pub const FATES: [(&str, Fate); 4] =
     [("kept", Fate::Kept), ("lost", Fate::Lost), ("torn", Fate::Torn), ("mixed", Fate::Mixed)];
-
-/// Something short that a cache does.
-pub struct Workload {
-    /// Its name, for a repetition.
-    pub name: &'static str,
-    /// What it is about.
-    pub summary: &'static str,
-    /// The world that it begins in.
-    pub world: fn() -> WorldSpec,
-    /// What is done.
-    pub run: fn(&mut Stage<'_>),
-    /// Cut each replay too.
-    pub again: bool,
-}
 
 /// A power cut: after which event, and what became of unflushed writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +111,7 @@ pub struct Share {
 #[must_use]
 pub fn events(workload: &Workload) -> u64 {
     let mut events = 0;
-    stage::play(workload, &mut |_, event| {
+    workload::play(workload, &mut |_, event| {
         events = event + 1;
         ControlFlow::Continue(())
     });
@@ -138,7 +125,7 @@ pub fn events(workload: &Workload) -> u64 {
 #[must_use]
 pub fn effects_hash(workload: &Workload) -> u64 {
     let mut hash = 0;
-    stage::play(workload, &mut |client, _| {
+    workload::play(workload, &mut |client, _| {
         hash = client.world.effects_hash();
         ControlFlow::Continue(())
     });
@@ -149,7 +136,7 @@ pub fn effects_hash(workload: &Workload) -> u64 {
 /// [`ControlFlow::Break`] ends the sweep.
 pub fn sweep(workload: &Workload, share: Share, ended: &mut dyn FnMut(&Outcome) -> ControlFlow<()>) -> Outcome {
     let mut outcome = Outcome::default();
-    stage::play(workload, &mut |client, event| {
+    workload::play(workload, &mut |client, event| {
         if event % share.of != share.nth {
             return ControlFlow::Continue(());
         }
@@ -174,7 +161,7 @@ pub fn reproduce(point: &Point) -> Result<(), String> {
     let workload = WORKLOADS.iter().find(|it| it.name == point.workload);
     let workload = workload.ok_or_else(|| format!("no workload is called `{}`", point.workload))?;
     let mut outcome = None;
-    stage::play(workload, &mut |client, event| {
+    workload::play(workload, &mut |client, event| {
         if event < point.cut.event {
             return ControlFlow::Continue(());
         }

@@ -4,6 +4,7 @@
 
 mod extra;
 mod life;
+mod pick;
 mod plan;
 mod trouble;
 

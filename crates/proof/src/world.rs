@@ -6,31 +6,32 @@
 //! only grow, `check()` holds after each input.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use flashfront_device::sim::Fate;
 use flashfront_device::{Arena, Device, DeviceIo, Done, Rng};
 use flashfront_engine::format::{Mirror, Pairing, Superblock};
 use flashfront_engine::{
-    BLOCK_BYTES, BLOCK_SECTORS, Control, Counters, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba, MAP_BYTES,
-    Memory, Op, OpenError, Options, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span, Time,
-    Token,
+    BLOCK_BYTES, Control, Counters, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba, Memory, Op, OpenError,
+    Options, OriginId, Request, RequestError, RequestId, RequestOp, Span, Time, Token,
 };
 
 use crate::spec::WorldSpec;
-use crate::stamp::{SECTOR, stamp};
 
+mod contract;
 mod disk;
 mod disks;
+mod hashed;
+mod payload;
+mod superblocks;
 
+use contract::Contract;
 pub use disk::Disk;
-use disks::write_superblock;
+use hashed::Hashed;
+use payload::BLOCK;
+use superblocks::write_superblock;
 
-const BLOCK: u32 = BLOCK_BYTES as u32;
 /// Buffers of the clients and of the engine.
 const ARENA_BYTES: u64 = 512 << 20;
-/// Steps without an answer or an event for the operator after which the engine is stuck.
-const STEPS_MAX: u64 = 200_000;
 
 /// How a request ended.
 #[derive(Clone, Debug)]
@@ -100,18 +101,13 @@ pub struct World {
     /// The opening waits after replay, and clean blocks are compared.
     pub holds: bool,
     failure_answered: bool,
-    /// Over all effects so far.
-    hash: DefaultHasher,
+    hashed: Hashed,
     effects: Effects,
     flying: BTreeMap<u64, Flying>,
     next_id: u64,
-    /// Checksums of the buffers that are being written.
-    writing: BTreeMap<Token, (Span, u32)>,
+    contract: Contract,
     /// Flushes of origins in flight.
     flushing: BTreeMap<Token, usize>,
-    counters: Counters,
-    stuck: u64,
-    timer_done: Option<Time>,
     /// The engine has taken something and not settled.
     unsettled: bool,
     /// Replay is over.
@@ -145,15 +141,12 @@ impl World {
             deceived: false,
             holds: true,
             failure_answered: false,
-            hash: DefaultHasher::new(),
+            hashed: Hashed::default(),
             effects: Effects::default(),
             flying: BTreeMap::new(),
             next_id: 1,
-            writing: BTreeMap::new(),
+            contract: Contract::default(),
             flushing: BTreeMap::new(),
-            counters: Counters::default(),
-            stuck: 0,
-            timer_done: None,
             unsettled: false,
             ready: false,
         }
@@ -162,7 +155,8 @@ impl World {
     /// Begins to open the cache: the next steps replay it.
     pub fn begin_open(&mut self) {
         assert!(!self.must_not_open(), "the cache failed, but is opened again");
-        (self.counters, self.ready) = (Counters::default(), false);
+        self.contract.begin_opening();
+        self.ready = false;
         let superblock = self.write_superblocks(&[0, 1]);
         self.alone = false;
         let options = Options { hold_replayed: self.holds, ..self.spec.engine_options() };
@@ -220,7 +214,7 @@ impl World {
     /// The engine's counters after the last input (with [`WorldSpec::check`]).
     #[must_use]
     pub const fn counters(&self) -> &Counters {
-        &self.counters
+        self.contract.counters()
     }
 
     /// Submits a request. A write is stamped with `write`, or zeroes for `None`; one in bytes has
@@ -236,31 +230,11 @@ impl World {
     ) -> RequestId {
         let id = RequestId(self.next_id);
         self.next_id += 1;
-        let head = lba % BLOCK_SECTORS;
-        let blocks = match op {
-            RequestOp::Map => MAP_BYTES / BLOCK,
-            _ if op.has_payload() => (head + sectors).div_ceil(BLOCK_SECTORS) as u32,
-            _ => 0,
-        };
+        let blocks = payload::blocks(op, lba, sectors);
         let buf = (blocks > 0).then(|| self.arena.try_alloc(blocks * BLOCK).expect("the arena is large enough"));
         if let Some(buf) = buf {
             let bytes = self.arena.bytes_mut(Span::new(buf, 0, blocks * BLOCK));
-            // What is around the payload is garbage, as in a daemon.
-            bytes.fill(0xa5);
-            let from = head as usize * SECTOR;
-            if let RequestOp::WriteBytes { head, tail } = op {
-                let end = from + sectors as usize * SECTOR - usize::from(tail);
-                bytes[from + usize::from(head)..end].fill(write.unwrap_or_default() as u8);
-            }
-            if op == RequestOp::Write {
-                let payload = &mut bytes[from..from + sectors as usize * SECTOR];
-                for (sector, bytes) in (lba..).zip(payload.chunks_exact_mut(SECTOR)) {
-                    match write {
-                        Some(write) => stamp(origin, sector, write, bytes),
-                        None => bytes.fill(0),
-                    }
-                }
-            }
+            payload::fill(bytes, op, origin, lba, sectors, write);
         }
         let request = Request {
             id,
@@ -321,9 +295,8 @@ impl World {
             return true;
         }
         self.now = self.now.max(next);
-        self.stuck += 1;
         assert!(
-            self.stuck < STEPS_MAX,
+            !self.contract.is_stuck(),
             "livelock at {:?}: {} requests in flight, {:?}",
             self.now,
             self.flying.len(),
@@ -341,8 +314,7 @@ impl World {
             }
         }
         if done.is_empty() && hung == hangs {
-            assert_ne!(self.timer_done, Some(self.now), "the engine's timer stays in the past");
-            self.timer_done = Some(self.now);
+            self.contract.serve_timer(self.now);
             self.input(Input::Timer);
         }
         for Done { token, result } in done {
@@ -352,9 +324,7 @@ impl World {
             {
                 self.origins[origin].inner_mut().drop_unflushed();
             }
-            if let Some((span, sum)) = self.writing.remove(&token) {
-                assert_eq!(self.arena.checksum(span), sum, "{token:?}: a buffer was changed while it was written");
-            }
+            self.contract.end_io(token, &self.arena);
             self.input(Input::IoDone { token, result });
         }
         true
@@ -412,7 +382,7 @@ impl World {
     /// A number over all effects so far.
     #[must_use]
     pub fn effects_hash(&self) -> u64 {
-        self.hash.finish()
+        self.hashed.number()
     }
 
     /// Gives the engine an input and carries out what it wants; with [`WorldSpec::batches`]
@@ -434,17 +404,15 @@ impl World {
         engine.settle(self.now, &mut self.arena, &mut effects);
         if self.spec.check {
             engine.check();
-            let counters = engine.status().counters;
-            assert_grown(&self.counters, &counters);
-            self.counters = counters;
+            self.contract.count(engine.status().counters);
         }
         for effect in effects.0.drain(..) {
-            self.note(&effect);
+            self.hashed.note(self.now, &effect, &self.arena);
             match effect {
                 Effect::Io(io) => self.carry_out(io),
                 Effect::Reply { id, result, .. } => self.answer(id, result),
                 Effect::Event(event) => {
-                    self.stuck = 0;
+                    self.contract.moved();
                     if matches!(event, Event::Ready { .. }) {
                         self.ready = true;
                         if self.spec.apart_while_opening {
@@ -485,29 +453,11 @@ impl World {
         }
     }
 
-    /// Takes an effect into the hash.
-    fn note(&mut self, effect: &Effect) {
-        let now = self.now.0;
-        match *effect {
-            Effect::Io(Io { token, device, op, offset, len, span }) => {
-                let device = match device {
-                    DeviceId::Origin(id) => i64::from(id.0),
-                    DeviceId::Cache => -1,
-                    DeviceId::Mirror => -2,
-                };
-                let sum = span.filter(|_| op == Op::Write).map(|span| self.arena.checksum(span));
-                (now, token.0, device, op as u8, offset, len, sum).hash(&mut self.hash);
-            }
-            Effect::Reply { id, result, .. } => (now, id.0, result.is_ok()).hash(&mut self.hash),
-            Effect::Event(event) => (now, format!("{event:?}")).hash(&mut self.hash),
-        }
-    }
-
     fn carry_out(&mut self, io: Io) {
         let Io { token, device, op, offset, len, span } = io;
         match (op, span) {
             (Op::Write, Some(span)) => {
-                self.writing.insert(token, (span, self.arena.checksum(span)));
+                self.contract.begin_write(token, span, &self.arena);
             }
             // Nobody may look at it before it is read.
             (Op::Read, Some(span)) => self.arena.bytes_mut(span).fill(0x5a),
@@ -525,16 +475,11 @@ impl World {
     }
 
     fn answer(&mut self, id: RequestId, result: Result<(), RequestError>) {
-        self.stuck = 0;
+        self.contract.moved();
         let Flying { request, blocks } = self.flying.remove(&id.0).expect("one answer for each request");
         let mut data = Vec::new();
         if let Some(buf) = request.buf {
-            if request.op == RequestOp::Map && result.is_ok() {
-                data.extend_from_slice(self.arena.bytes(Span::new(buf, 0, MAP_BYTES)));
-            }
-            if request.op == RequestOp::Read && result.is_ok() {
-                let from = (request.lba.0 % BLOCK_SECTORS * SECTOR_BYTES) as u32;
-                let len = (request.sectors * SECTOR_BYTES) as u32;
+            if let Some((from, len)) = payload::answer(&request).filter(|_| result.is_ok()) {
                 data.extend_from_slice(self.arena.bytes(Span::new(buf, from, len)));
             }
             // The engine has let go of it.
@@ -542,17 +487,5 @@ impl World {
             self.arena.free(buf);
         }
         self.answers.push(Answer { id, result, data });
-    }
-}
-
-/// Invariant 9.
-fn assert_grown(old: &Counters, new: &Counters) {
-    let numbers = |counters: &Counters| {
-        let text = format!("{counters:?}");
-        let digits = text.split(|c: char| !c.is_ascii_digit()).filter_map(|it| it.parse::<u64>().ok());
-        digits.collect::<Vec<_>>()
-    };
-    if old != new {
-        assert!(numbers(old).iter().zip(numbers(new)).all(|(old, new)| *old <= new), "a counter fell: {old:?} {new:?}");
     }
 }

@@ -17,6 +17,7 @@ mod play;
 mod played;
 mod ram;
 mod survey;
+mod trial;
 mod verdict;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub use growth::{Growth, POINTS};
 pub use play::IN_FLIGHT_MAX;
 pub use played::{Backlog, Played, Times};
 pub use survey::Survey;
+pub use trial::{Ram, Trial};
 pub use verdict::Because;
 
 use crate::replay::{self, Reading, Source, SourceError};
@@ -62,24 +64,6 @@ pub struct Question {
     pub ram_bytes: u64,
     /// Caches to compare with.
     pub rivals: Vec<&'static rival::Spec>,
-}
-
-/// A run of the trace.
-#[derive(Clone, Debug)]
-pub struct Trial {
-    /// Size and mode of the cache; without one it is the disk alone.
-    pub cache: Option<(u64, Mode)>,
-    /// What came of it.
-    pub played: Played,
-}
-
-/// What RAM brings, as large as the chosen cache or as can be given; writes go to the disk.
-#[derive(Clone, Debug)]
-pub struct Ram {
-    /// As a page cache has it: only what was asked for.
-    pub alone: Trial,
-    /// Also what is read around misses.
-    pub around: Trial,
 }
 
 /// What was found out.

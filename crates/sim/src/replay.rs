@@ -14,14 +14,16 @@ pub(crate) mod blocks;
 pub(crate) mod clock;
 mod error;
 pub mod falls;
+pub(crate) mod key;
 pub(crate) mod ledger;
 mod log;
 pub(crate) mod page_cache;
+mod progress;
 pub(crate) mod survey;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
@@ -31,6 +33,7 @@ pub use flashfront_engine::shadow::{Occupancy, Totals};
 
 pub use blocks::{Blocks, GridChoice, Source};
 pub use error::SourceError;
+pub use progress::Progress;
 
 use crate::policy::{Access, Build};
 use crate::trace::{DiskPhase, Format, Report};
@@ -164,19 +167,6 @@ impl Reading {
         phases.dedup();
         phases
     }
-}
-
-/// How far a replay is, and whether it is to go on.
-#[derive(Clone, Debug, Default)]
-pub struct Progress {
-    /// Whether the replay is to end as soon as it can, without figures.
-    pub stop: Arc<AtomicBool>,
-    /// Bytes of RAM that what a policy foresees takes so far; 0 if none does.
-    pub foresight_bytes: Arc<AtomicU64>,
-    /// Bytes of the file read, over all readings of it.
-    pub bytes: Arc<AtomicU64>,
-    /// How often it is read.
-    pub readings: Arc<AtomicU64>,
 }
 
 /// Replays a trace against each policy at each size; tells `progress` where it is. `budget`: the

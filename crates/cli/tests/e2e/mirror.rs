@@ -3,7 +3,7 @@
 //! nothing.
 //!
 //! The origin refuses writes wherever dirty data has to stay dirty. What happens at each single I/O
-//! is tested in crates/proof (tests/proof/mirror.rs, sweep and torture).
+//! is tested in crates/proof (tests/proof/mirror/, sweep and torture).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -6,7 +6,6 @@ use std::ops::ControlFlow;
 use flashfront_device::sim::Fate;
 use flashfront_engine::{Control, DeviceError, Event, Mode, Op, OriginId, RequestOp};
 
-use super::Workload;
 use crate::client::Client;
 
 /// Is shown the world after each event, with the event's number.
@@ -21,16 +20,14 @@ pub struct Stage<'a> {
     over: bool,
 }
 
-/// Plays a workload, from a fresh cache to its end, or until the watcher has seen enough.
-pub(super) fn play<'a>(workload: &Workload, watch: &'a mut Watch<'a>) {
-    let client = Client::fresh((workload.world)());
-    let mut stage = Stage { client, watch, event: 0, over: false };
-    stage.shown();
-    (workload.run)(&mut stage);
-    stage.settle(0);
-}
+impl<'a> Stage<'a> {
+    /// A stage with a client, whose first state is shown at once.
+    pub(super) fn new(client: Client, watch: &'a mut Watch<'a>) -> Self {
+        let mut stage = Self { client, watch, event: 0, over: false };
+        stage.shown();
+        stage
+    }
 
-impl Stage<'_> {
     fn shown(&mut self) {
         if !self.over {
             self.client.judge();

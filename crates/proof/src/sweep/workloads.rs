@@ -4,7 +4,8 @@
 
 use flashfront_engine::{Durability, Mode, RequestOp, policy};
 
-use super::{Stage, Workload};
+use super::stage::Stage;
+use super::workload::Workload;
 use crate::spec::{OriginSpec, WorldSpec};
 
 /// A block in sectors.

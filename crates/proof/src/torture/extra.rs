@@ -5,7 +5,7 @@ use flashfront_device::Rng;
 use flashfront_engine::format::SEGMENTS_MIN;
 use flashfront_engine::{Durability, Mode, Options, policy};
 
-use super::plan::pick;
+use super::pick::pick;
 use crate::spec::{OriginSpec, WorldSpec};
 
 /// What a large cache's origins grow to.

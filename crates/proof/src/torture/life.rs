@@ -11,7 +11,9 @@ use flashfront_engine::{
     Control, DeviceError, DeviceId, Event, MirrorStatus, Mode, Op, OriginId, RequestId, RequestOp, buffers_most,
 };
 
-use super::{ClientPlan, Extra, Plan, Trouble, trouble};
+use super::extra::Extra;
+use super::plan::{ClientPlan, Plan, Trouble};
+use super::trouble;
 use crate::client::Client;
 use crate::spec::WorldSpec;
 

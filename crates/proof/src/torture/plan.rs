@@ -8,6 +8,7 @@ use flashfront_device::Rng;
 use flashfront_engine::{Durability, Mode, Options, policy};
 
 use super::extra::{self, Extra};
+use super::pick::pick;
 use crate::spec::{OriginSpec, WorldSpec};
 
 /// What may go wrong with the devices, besides the power.
@@ -78,10 +79,6 @@ pub struct Plan {
 /// In half of the lives an origin may take so long for an I/O; those of `trouble` take up to twice
 /// as long.
 const HANGS_AFTER_NS: u64 = 30_000_000_000;
-
-pub(super) fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
-    from[rng.below(from.len() as u64) as usize]
-}
 
 impl Plan {
     /// The life that a seed stands for.

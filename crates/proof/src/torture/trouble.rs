@@ -9,7 +9,7 @@ use flashfront_device::wrap::{ALWAYS_PPM, Fault, Rule};
 use flashfront_device::{Device, Rng};
 use flashfront_engine::{DeviceError, Op};
 
-use super::Trouble;
+use super::plan::Trouble;
 use crate::client::Client;
 
 /// Up to so long an origin is gone, or an I/O held back: longer than a SCSI timeout.

@@ -10,7 +10,9 @@ use flashfront_device::{Device, Rng};
 use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
 use flashfront_engine::{DeviceId, OriginId, SECTOR_BYTES, Time};
 
-use super::{BLOCK, Disk, World};
+use super::World;
+use super::disk::Disk;
+use super::superblocks::{read_superblock, write_superblock};
 use crate::spec::WorldSpec;
 use crate::stamp::{SECTOR, stamp};
 
@@ -153,7 +155,7 @@ impl World {
         let origins = self.origins.iter().map(cut).collect();
         let spec = WorldSpec { seed: rng.next_u64(), ..self.spec.clone() };
         let mut next = Self::on(spec, cache, origins, self.now);
-        next.hash = self.hash.clone();
+        next.hashed = self.hashed.clone();
         next.steps = self.steps;
         (next.mirror, next.alone) = (mirror, self.alone);
         next.recorded_failure = self.recorded_failure;
@@ -171,23 +173,4 @@ fn fresh_origin(at: usize, spec: RamSpec) -> RamDisk {
         disk.poke(sector * SECTOR_BYTES, &bytes);
     }
     disk
-}
-
-/// The newest sound copy.
-fn read_superblock(cache: &RamDisk) -> Option<Superblock> {
-    let read = |offset| {
-        let mut block = vec![0; BLOCK as usize];
-        cache.peek(offset, &mut block);
-        Superblock::decode(&block).ok()
-    };
-    let copies = Superblock::offsets(cache.geometry().size_bytes).map(read);
-    copies.into_iter().flatten().max_by_key(|copy| copy.update)
-}
-
-pub(super) fn write_superblock(cache: &mut RamDisk, superblock: &Superblock, member: u8) {
-    let mut superblock = superblock.clone();
-    superblock.pairing.member = member;
-    for offset in Superblock::offsets(superblock.cache_bytes) {
-        cache.poke(offset, &superblock.encode());
-    }
 }

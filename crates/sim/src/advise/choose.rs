@@ -6,7 +6,8 @@
 
 use flashfront_engine::Mode;
 
-use super::{Played, Trial};
+use super::played::Played;
+use super::trial::Trial;
 
 /// A cache helps if requests take no more than this part of what they take without, in the mean.
 const HELPS: f64 = 0.8;

@@ -6,7 +6,8 @@
 //! rules are in docs/decide/advise.md.
 
 use super::choose::{self, Choice};
-use super::{Growth, Trial};
+use super::growth::Growth;
+use super::trial::Trial;
 
 /// A history twice as long may show that so many of the reads come again, and no more.
 pub const GAIN_MAX: f64 = 0.05;

@@ -13,7 +13,8 @@ use std::vec;
 use flashfront_engine::{BLOCK_BYTES, REQUEST_BYTES_MAX, SECTOR_BYTES, Time};
 use hashbrown::HashMap;
 
-use super::{Played, Survey};
+use super::played::Played;
+use super::survey::Survey;
 use crate::load::idle;
 use crate::policy::Access;
 use crate::replay::{Blocks, SourceError};

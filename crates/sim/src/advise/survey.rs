@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use flashfront_engine::BLOCK_BYTES;
 
-use crate::replay::blocks::{BLOCK_OF_KEY, Blocks, STRETCH_BITS};
+use crate::replay::key::{BLOCK_OF_KEY, STRETCH_BITS};
 use crate::replay::survey::Unique;
-use crate::replay::{Progress, Reading, Source, SourceError};
+use crate::replay::{Blocks, Progress, Reading, Source, SourceError};
 
 /// Disks end at a multiple of this.
 const DISK_UNIT_BYTES: u64 = 1 << 30;

@@ -5,7 +5,9 @@
 use flashfront_engine::Mode;
 
 use super::choose::{Choice, ENOUGH};
-use super::{Growth, Ram, Survey, Trial};
+use super::growth::Growth;
+use super::survey::Survey;
+use super::trial::{Ram, Trial};
 
 /// Fewer of the blocks read than this part were asked for before: they are asked for once.
 const ONCE: f64 = 0.1;

@@ -2,40 +2,30 @@
 //! Published comparisons, run again: each of their jobs on Flashfront, on models of the caches that
 //! were compared, and on bare devices; beside what was published.
 
+mod cell;
 mod published;
 mod scale;
 mod suite;
+mod task;
+mod under;
 mod validation;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use flashfront_engine::{Mode, Options, Time};
+use flashfront_engine::Time;
 
+pub use cell::Cell;
 pub use published::Published;
-pub use suite::{ALL, AsFio, Line, Suite, Task, Under};
+pub use suite::ALL;
+pub use task::{AsFio, Line, Suite, Task};
+pub use under::Under;
 pub use validation::{Errors, Kind};
 
-use crate::load::{PhaseResult, idle, run, work_bytes};
-use crate::rival::{self, Geometry};
-use crate::system::{Bare, Flashfront, FlashfrontSpec, System};
-
-/// A figure.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cell {
-    /// The task that it is of.
-    pub task: String,
-    /// The system, by its name in the suite.
-    pub system: &'static str,
-    /// `kbps` (KiB/s: of reads where there are any, else of writes), `kbps_write`, `cache_read_kb`,
-    /// `cache_write_kb`, `data_read_kb`, `data_write_kb`, `dirty_mb`, `hit_ratio` or `iops`.
-    pub metric: &'static str,
-    /// What the source has, if it has this figure.
-    pub published: Option<f64>,
-    /// What the models do.
-    pub simulated: f64,
-}
+use self::cell::figures;
+use crate::load::{PhaseResult, idle, run};
+use crate::system::System;
 
 /// A task as it went.
 #[derive(Clone, Debug)]
@@ -57,9 +47,6 @@ pub struct Compared {
     pub ran: Vec<Ran>,
 }
 
-/// A long task: ten minutes.
-const LONG_NS: u64 = 600_000_000_000;
-
 /// A suite, or a part of it, to be run.
 #[derive(Debug)]
 pub struct Comparison {
@@ -69,14 +56,6 @@ pub struct Comparison {
     pub lines: Vec<Line>,
     /// By whom, by its name in the suite.
     pub systems: Vec<&'static str>,
-}
-
-impl Suite {
-    /// The systems that can run.
-    #[must_use]
-    pub fn names(&self) -> Vec<&'static str> {
-        self.systems.iter().filter(|under| under.exists()).map(|under| under.name).collect()
-    }
 }
 
 impl Comparison {
@@ -149,7 +128,7 @@ impl Comparison {
                     let (Some(first), Some(last)) = (result(since), result(nth)) else { continue };
                     let all: Vec<&PhaseResult> = (since..=nth).filter_map(result).map(|ran| &ran.result).collect();
                     let bare = matches!(system.system, "hdd" | "ssd");
-                    for (metric, simulated) in self.suite.figures(&first.result, &last.result, &all, bare) {
+                    for (metric, simulated) in figures(self.suite.by_iops, &first.result, &last.result, &all, bare) {
                         let published = published.get(&task.name, system.system, metric);
                         cells.push(Cell {
                             task: task.name.clone(),
@@ -163,78 +142,6 @@ impl Comparison {
             }
         }
         cells
-    }
-}
-
-impl Suite {
-    /// What is told of phases that count as one.
-    fn figures(
-        &self,
-        first: &PhaseResult,
-        last: &PhaseResult,
-        all: &[&PhaseResult],
-        bare: bool,
-    ) -> Vec<(&'static str, f64)> {
-        let (before, after) = (&first.before, &last.after);
-        let seconds = all.iter().map(|phase| phase.time_ns).sum::<u64>() as f64 / 1e9;
-        let jobs = || all.iter().flat_map(|phase| &phase.jobs);
-        let (read, written) =
-            (jobs().map(|job| job.read_bytes).sum::<u64>(), jobs().map(|job| job.write_bytes).sum::<u64>());
-        let kib = |bytes: u64| bytes as f64 / 1024.0;
-        let mut figures = Vec::new();
-        if self.by_iops {
-            // With what wasn't simulated because nothing changed any more.
-            let both = all.iter().map(|phase| phase.bytes_and_ns());
-            let (bytes, ns) = both.fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
-            figures.push(("iops", bytes / f64::from(1 << 12) * 1e9 / ns));
-        } else {
-            figures.push(("kbps", kib(if read > 0 { read } else { written }) / seconds));
-            if read > 0 && written > 0 {
-                figures.push(("kbps_write", kib(written) / seconds));
-            }
-        }
-        if bare {
-            return figures;
-        }
-        let blocks = after.read_blocks - before.read_blocks;
-        if blocks > 0 {
-            figures.push(("hit_ratio", (after.read_hit_blocks - before.read_hit_blocks) as f64 / blocks as f64));
-        }
-        figures.extend([
-            ("cache_read_kb", kib(after.cache_read_bytes - before.cache_read_bytes)),
-            ("cache_write_kb", kib(after.cache_write_bytes - before.cache_write_bytes)),
-            ("data_read_kb", kib(after.origin_read_bytes - before.origin_read_bytes)),
-            ("data_write_kb", kib(after.origin_write_bytes - before.origin_write_bytes)),
-            ("dirty_mb", kib(after.dirty_bytes) / 1024.0),
-        ]);
-        figures
-    }
-}
-
-impl Under {
-    fn exists(&self) -> bool {
-        matches!(self.runs, "flashfront" | "hdd" | "ssd") || rival::ALL.iter().any(|spec| spec.name == self.runs)
-    }
-
-    fn build(&self, geometry: &Geometry) -> Box<dyn System> {
-        match self.runs {
-            "hdd" => Box::new(Bare::new(geometry.origin, geometry.origin_bytes)),
-            "ssd" => Box::new(Bare::new(geometry.cache, geometry.cache_bytes)),
-            "flashfront" => Box::new(Flashfront::new(&FlashfrontSpec {
-                origin: geometry.origin,
-                origin_bytes: geometry.origin_bytes,
-                cache: geometry.cache,
-                cache_bytes: geometry.cache_bytes,
-                mode: Mode::Writeback,
-                // As the others in these comparisons: nothing goes past the cache because of its
-                // length.
-                options: Options { sequential_bypass_bytes: 0, ..Options::default() },
-            })),
-            name => {
-                let spec = rival::ALL.iter().find(|spec| spec.name == name);
-                (spec.expect("only systems that exist are run").build)(geometry)
-            }
-        }
     }
 }
 
@@ -257,20 +164,6 @@ fn run_line(
         results.push(PhaseResult { before, ..result });
     }
     Some(results)
-}
-
-impl Line {
-    fn work_bytes(&self) -> u64 {
-        self.tasks.iter().map(|task| work_bytes(&task.jobs)).sum()
-    }
-}
-
-impl Task {
-    /// Long timed tasks are told in steps of 10 s; others by the second.
-    fn interval_ns(&self) -> u64 {
-        let longest_ns = self.jobs.iter().map(|job| job.time_ns).max().unwrap_or(0);
-        if longest_ns > LONG_NS { 10_000_000_000 } else { 1_000_000_000 }
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use super::suite::{ALL, Suite};
+use super::suite::ALL;
+use super::task::Suite;
 use super::{Cell, Compared, Comparison, Kind, Published, Ran};
 use crate::load::{JobResult, PhaseResult};
 use crate::system::Traffic;

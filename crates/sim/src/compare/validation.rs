@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How far the models are from what was published: errors in the median and in nine cells of ten.
 
-use super::{Cell, Suite};
+use super::cell::Cell;
+use super::task::Suite;
 
 /// The errors of cells of a kind.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -24,7 +24,7 @@ use hashbrown::HashMap;
 use self::engine::Engine;
 use self::options::Direction;
 use self::sections::Section;
-use super::Job;
+use super::job::Job;
 
 /// The jobs of a file.
 #[derive(Clone, Debug, PartialEq)]

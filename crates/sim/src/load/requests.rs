@@ -3,8 +3,8 @@
 
 use flashfront_device::Rng;
 
+use super::job::{Job, Pattern};
 use super::zipf::Popular;
-use super::{Job, Pattern};
 use crate::zipf::Scatter;
 
 /// What a job asks for next.

@@ -5,8 +5,9 @@ use flashfront_engine::{BLOCK_BYTES, REQUEST_BYTES_MAX, Time};
 use hashbrown::HashMap;
 use hdrhistogram::Histogram;
 
-use super::Job;
+use super::job::Job;
 use super::requests::{Ask, Requests};
+use super::result::{Interval, JobResult, PhaseResult};
 use super::settled::has_settled;
 use crate::system::{self, System, SystemRequest, Traffic};
 
@@ -22,61 +23,6 @@ const WATCH_EVENTS: u64 = 1 << 14;
 /// Latencies from 1 us to 20 min, to 1 in 100.
 fn latencies() -> Histogram<u64> {
     Histogram::new_with_bounds(1_000, 1_200_000_000_000, 2).expect("bounds that a histogram takes")
-}
-
-/// What happened in one interval.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Interval {
-    /// When it ended, since the phase began.
-    pub end_ns: u64,
-    /// Answered to each job: bytes read.
-    pub read_bytes: Vec<u64>,
-    /// Bytes written.
-    pub write_bytes: Vec<u64>,
-    /// The devices' traffic at its end.
-    pub traffic: Traffic,
-}
-
-/// How a job went, or all jobs of a name together.
-#[derive(Clone, Debug)]
-pub struct JobResult {
-    /// The job's name.
-    pub name: String,
-    /// From its first request to its last answer.
-    pub time_ns: u64,
-    /// Requests answered, by kind.
-    pub reads: u64,
-    /// Writes.
-    pub writes: u64,
-    /// Flushes.
-    pub flushes: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Bytes written.
-    pub write_bytes: u64,
-    /// Times from request (or its arrival) to answer, in ns.
-    pub read_ns: Histogram<u64>,
-    /// Of writes.
-    pub write_ns: Histogram<u64>,
-    /// Of flushes.
-    pub flush_ns: Histogram<u64>,
-}
-
-/// How a phase went.
-#[derive(Clone, Debug)]
-pub struct PhaseResult {
-    /// How long it took.
-    pub time_ns: u64,
-    /// Its jobs, in order.
-    pub jobs: Vec<JobResult>,
-    /// Over time.
-    pub series: Vec<Interval>,
-    /// What the devices had moved before it.
-    pub before: Traffic,
-    /// And after it.
-    pub after: Traffic,
-    /// The rest of its time, in which all would have gone on as in its last intervals.
-    pub unsimulated_ns: u64,
 }
 
 struct Flying {

@@ -2,36 +2,7 @@
 //! Long jobs in which nothing changes any more need not be simulated to their end: a day of hits at
 //! the SSD's speed is 9 billion requests, all alike.
 
-use super::run::{Interval, PhaseResult};
-
-/// Intervals of a window; see [`Job::settles`](super::Job::settles).
-pub const SETTLED: usize = 6;
-
-impl PhaseResult {
-    /// Bytes answered and time, with the rest that wasn't simulated.
-    #[must_use]
-    pub fn bytes_and_ns(&self) -> (f64, f64) {
-        let bytes: u64 = self.jobs.iter().map(|job| job.read_bytes + job.write_bytes).sum();
-        let all = (bytes as f64, self.time_ns as f64);
-        // The very last interval may be a short one.
-        let window = self.series.len().saturating_sub(SETTLED + 1)..self.series.len().saturating_sub(1);
-        if self.unsimulated_ns == 0 || window.is_empty() {
-            return all;
-        }
-        let begin_ns = window.start.checked_sub(1).map_or(0, |before| self.series[before].end_ns);
-        let ns = self.series[window.end - 1].end_ns - begin_ns;
-        let last: u64 = self.series[window].iter().map(Interval::bytes).sum();
-        let rest_ns = self.unsimulated_ns as f64;
-        (all.0 + last as f64 * rest_ns / ns as f64, all.1 + rest_ns)
-    }
-}
-
-impl Interval {
-    /// Answered to all jobs.
-    fn bytes(&self) -> u64 {
-        self.read_bytes.iter().chain(&self.write_bytes).sum()
-    }
-}
+use super::result::{Interval, SETTLED};
 
 /// Whether nothing changes any more.
 pub(super) fn has_settled(series: &[Interval]) -> bool {

@@ -9,8 +9,8 @@ use std::collections::BinaryHeap;
 
 use flashfront_engine::policy::Spec;
 
+use super::contract::{Access, Build, Changes, Policy};
 use super::table::{Slot, Table};
-use super::{Access, Build, Changes, Policy};
 
 pub(super) const SPEC: Spec<Build> = Spec {
     name: "belady",

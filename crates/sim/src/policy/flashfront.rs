@@ -10,7 +10,7 @@ use flashfront_engine::Time;
 use flashfront_engine::policy::{self, Spec, Window};
 use flashfront_engine::shadow::{self, Duel, Model, Occupancy, Outcome, Shape, Totals};
 
-use super::{Access, Build, Changes, Policy};
+use super::contract::{Access, Build, Changes, Policy};
 
 pub(super) const SPEC: Spec<Build> = Spec {
     name: "flashfront",

@@ -7,8 +7,8 @@
 
 use flashfront_engine::policy::Spec;
 
+use super::contract::{Access, Build, Changes, Policy};
 use super::table::{List, Table};
-use super::{Access, Build, Changes, Policy};
 
 pub(super) const SPEC: Spec<Build> = Spec {
     name: "larc",

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which blocks a cache holds, as policies decide it: ours, and those it is measured against.
+//! Policies decide which blocks a cache holds: ours, and those that ours is measured against.
 //!
-//! A policy sees keys, directions and times of a trace, never data. It answers whether a block was
-//! there and says what it did ([`Changes`]); what that costs in flash and origin I/O is counted for
-//! all of them alike, outside. One file a policy, one line in the registry below.
+//! Each policy is a file and a line in [`ALL`]. What a policy is asked, and what it answers, is in
+//! `contract`.
 
 mod arc;
 mod belady;
 mod clock;
+mod contract;
 mod fifo;
 pub mod flashfront;
 mod larc;
@@ -22,9 +22,10 @@ mod two_q;
 mod wtinylfu;
 
 use flashfront_engine::policy::Spec;
-use flashfront_engine::shadow::Occupancy;
 
-/// All of them.
+pub use contract::{Access, Build, Changes, Policy, UNIT_BLOCKS_MAX};
+
+/// All policies, in the order of the tables.
 pub static ALL: &[Spec<Build>] = &[
     flashfront::SPEC,
     flashfront::SPEC_DISK,
@@ -44,86 +45,8 @@ pub static ALL: &[Spec<Build>] = &[
     nhit::SPEC,
 ];
 
-/// The one of that name.
+/// Finds the policy of a name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Spec<Build>> {
     ALL.iter().find(|spec| spec.name == name)
-}
-
-/// Blocks of 4 KiB in a unit, the most that a policy may have.
-pub const UNIT_BLOCKS_MAX: u64 = 16;
-
-/// An access: a unit of the cache is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// Which: a block of 4 KiB, or whatever the policy's unit is.
-    pub key: u64,
-    /// To write it.
-    pub write: bool,
-    /// When, from any start on; never backwards.
-    pub time_ns: u64,
-    /// Whether the access is the first of its request.
-    pub first: bool,
-    /// The number of the access that asks for it next, counted from 0 over the whole trace;
-    /// `u64::MAX` for never. Only for a policy that needs it.
-    pub next: u64,
-}
-
-/// What a policy did at one access.
-#[derive(Clone, Debug, Default)]
-pub struct Changes {
-    /// The unit was not there and now is.
-    pub admitted: bool,
-    /// The unit was not there but in RAM, which counts as a hit.
-    pub waited: bool,
-    /// These no longer are. May include the one asked for, if it was thrown out at once.
-    pub evicted: Vec<u64>,
-    /// So many units more were read from the origin, beside what was missed before; those that
-    /// weren't there wait in RAM.
-    pub brought: u64,
-    /// So many units go to the end of a queue once more. Only of policies whose queues are logs
-    /// themselves.
-    pub reinserted: u64,
-}
-
-/// A cache of some units, as a policy runs it.
-pub trait Policy: Send {
-    /// A unit is asked for. Adds to `changes`, which come empty; returns whether the unit was
-    /// there. Never more units are there than the capacity it was built for.
-    fn access(&mut self, access: &Access, changes: &mut Changes) -> bool;
-
-    /// No more bytes may be written to flash in a day, as far as reads can be declined; whether it
-    /// knows how to keep that.
-    fn limit_flash_writes(&mut self, _bytes_per_day: u64) -> bool {
-        false
-    }
-
-    /// What its log holds, of a policy that knows: one whose queues are taken for logs without
-    /// holes doesn't, and the log beside another is asked instead.
-    fn occupancy(&self) -> Option<Occupancy> {
-        None
-    }
-}
-
-/// How a policy is made, and what it must be told.
-#[derive(Clone, Copy, Debug)]
-pub struct Build {
-    /// Makes one for that many units, at least 1.
-    pub new: fn(capacity: usize) -> Box<dyn Policy>,
-    /// Blocks of 4 KiB in a unit: what is filled and written back at once. A power of two.
-    pub unit_blocks: u64,
-    /// Whether the policy must know the future.
-    pub foresees: bool,
-    /// Its queues are logs: what it writes once more is what it puts at their ends again. For
-    /// others that is counted in a log beside it.
-    pub is_log: bool,
-}
-
-impl Build {
-    /// Whether it keeps a budget of flash writes: a small one is asked, so that no list of those
-    /// who do can be wrong.
-    #[must_use]
-    pub fn keeps_budget(&self) -> bool {
-        (self.new)(1).limit_flash_writes(u64::MAX)
-    }
 }

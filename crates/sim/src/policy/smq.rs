@@ -33,8 +33,8 @@ pub(crate) mod queue;
 use flashfront_engine::policy::Spec;
 
 use self::queue::{LEVELS, Queue, Unit};
+use super::contract::{Access, Build, Changes, Policy};
 use super::table::{Slot, Table};
-use super::{Access, Build, Changes, Policy};
 
 pub(super) const SPEC: Spec<Build> = Spec {
     name: "smq",

@@ -15,8 +15,8 @@ mod sketch;
 use flashfront_engine::policy::Spec;
 
 use self::sketch::Sketch;
+use super::contract::{Access, Build, Changes, Policy};
 use super::table::{List, Slot, Table};
-use super::{Access, Build, Changes, Policy};
 
 pub(super) const SPEC: Spec<Build> = Spec {
     name: "wtinylfu",

@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::Progress;
 use super::clock::Clock;
 use super::error::SourceError;
+use super::key::{BLOCK_OF_KEY, STRETCH_BITS, STRETCHES_MAX};
 use super::page_cache::PageCache;
+use super::progress::Progress;
 use crate::policy::Access;
 use crate::trace::{
     Ahead, DiskPhase, Echoes, Format, Grid, MadeLoad, Op, Options, Phases, ReadError, Reader, Record, Report,
@@ -25,16 +26,6 @@ const BATCH: usize = 64 << 10;
 /// Blocks of almost any request: the last one of a batch has room too, so that what is there need
 /// not be copied.
 const REQUEST: usize = 256;
-
-/// Blocks of a disk that keys number together; a larger disk is several to them. 2^44 blocks are 64
-/// PiB.
-pub(crate) const STRETCH_BITS: u32 = 44;
-
-/// Of a key: which block of its stretch it is.
-pub(crate) const BLOCK_OF_KEY: u64 = (1 << STRETCH_BITS) - 1;
-
-/// The most disks, or parts of them: what is left of a key, but for the last one.
-pub(super) const STRETCHES_MAX: u64 = (1 << (64 - STRETCH_BITS)) - 1;
 
 /// Where blocks begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

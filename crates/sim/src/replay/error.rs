@@ -5,8 +5,8 @@ use std::fmt::{self, Display};
 use std::io;
 use std::path::PathBuf;
 
-use super::blocks::STRETCHES_MAX;
-use crate::trace::{Action, Bad, OpenError, ReadError, Report};
+use super::key::STRETCHES_MAX;
+use crate::trace::{self, Bad, OpenError, ReadError, Report};
 
 /// A trace can't be used.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Display for SourceError {
                     let kind = if *count == 1 { Report::one_of(kind) } else { (*kind).to_owned() };
                     write!(f, "{} {count} {kind}", if nth == 0 { "; left out:" } else { "," })?;
                 }
-                if skipped.iter().any(|(kind, _)| Action::is_skipped_as(kind)) {
+                if skipped.iter().any(|(kind, _)| trace::is_event(kind)) {
                     write!(f, " (other events than Q count with --action)")?;
                 }
                 match first_bad {

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use hashbrown::HashMap;
 
 use super::blocks::Blocks;
-use super::{Progress, SourceError};
+use super::error::SourceError;
+use super::progress::Progress;
 
 /// What a first reading found.
 #[derive(Clone, Debug, Default)]

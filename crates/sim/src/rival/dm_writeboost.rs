@@ -32,7 +32,8 @@ use std::collections::VecDeque;
 use flashfront_engine::Time;
 use hashbrown::HashMap;
 
-use super::{Geometry, Io, Rig, Rival, Spec, Stats};
+use super::rig::{Io, Rig, Rival, SECOND_NS, Stats};
+use super::spec::{Geometry, Spec};
 use crate::system::{Ask, System, SystemRequest};
 
 mod cells;
@@ -58,7 +59,6 @@ const BATCH_MAX: u64 = 32;
 /// `writeback_threshold`, in percent: what the documentation shows. By default it is 0, and nothing
 /// is written back before the ring is full.
 const THRESHOLD: u64 = 70;
-const SECOND_NS: u64 = 1_000_000_000;
 /// The longest write to the origin that neighbours are merged to.
 const MERGED_BLOCKS: u32 = 128;
 
@@ -66,6 +66,7 @@ pub(super) const SPEC: Spec = Spec {
     name: "dm-writeboost",
     summary: "dm-writeboost 2.2, writeback_threshold 70, no read cache",
     source: "its documentation and sources; mail to dm-devel (2013)",
+    cache_bytes_min: 0,
     build: |geometry| build(geometry, THRESHOLD, 0),
 };
 
@@ -73,6 +74,7 @@ pub(super) const SPEC_READCACHE: Spec = Spec {
     name: "dm-writeboost-readcache",
     summary: "the same with read_cache_threshold 1",
     source: "its documentation and sources",
+    cache_bytes_min: 0,
     build: |geometry| build(geometry, THRESHOLD, 1),
 };
 

@@ -31,7 +31,8 @@ mod clean;
 use flashfront_engine::Time;
 use hashbrown::HashMap;
 
-use super::{Geometry, Io, Rig, Rival, Spec, Stats};
+use super::rig::{Io, Rig, Rival, SECOND_NS, Stats};
+use super::spec::{Geometry, Spec};
 use crate::policy::table::hash;
 use crate::system::{Ask, System, SystemRequest};
 
@@ -40,6 +41,7 @@ pub(super) const FLASHCACHE: Spec = Spec {
     name: "flashcache",
     summary: "Facebook's flashcache, writeback, its defaults: sets of 512 blocks of 4 KiB, cleaned above 20 %",
     source: "facebookarchive/flashcache, documentation and code; geomflash, test_flashcache.log",
+    cache_bytes_min: 0,
     build: |geometry| {
         let cache = Flashcache::new(geometry);
         Box::new(Rig::new(geometry, cache, |_, _| ())) as Box<dyn System>
@@ -56,7 +58,6 @@ const PER_METADATA: usize = 256;
 const DIRTY_MAX: u16 = 102;
 const CLEANING_IN_SET: u32 = 2;
 const CLEANING_IN_ALL: u32 = 4;
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// What a block costs under the one lock there is: fitted to reads from the cache, random ones of 4
 /// KiB (8,538 a second, the SSD alone 8,969) and sequential ones of 128 KiB (270 MB/s, the SSD

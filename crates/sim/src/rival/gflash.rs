@@ -29,15 +29,19 @@
 //! fast as they were.
 
 mod blocks;
+mod buffer;
+mod seen;
 mod slots;
 
 use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
-use self::blocks::Blocks;
+use self::buffer::Buffer;
+use self::seen::Seen;
 use self::slots::Slots;
-use super::{Geometry, Io, Rig, Rival, Spec, Stats};
+use super::rig::{Io, Rig, Rival, Stats};
+use super::spec::{Geometry, Spec};
 use crate::system::{Ask, SystemRequest};
 
 /// As in the comparison: `gflash create -r 4g`.
@@ -45,6 +49,7 @@ pub(super) const SPEC: Spec = Spec {
     name: "gflash",
     summary: "gflash v14, RAM of 4 GiB mirrored on the SSD as write buffer, reads cached by second read",
     source: "user guide of May 2015, geomflash test_cache logs",
+    cache_bytes_min: CACHE_BYTES_MIN,
     build: |geometry| Box::new(Rig::new(geometry, Gflash::new(geometry, RAM_BYTES), |_, _| {})),
 };
 
@@ -62,13 +67,6 @@ const AT_RISK: u64 = 4;
 const REQUESTS_PER_RECORD: u32 = 4;
 /// The records' part of the SSD: where they lie is unknown, this is 1 KiB for each 128 KiB.
 const RECORDS_PART: u64 = 128;
-/// The largest I/O of FreeBSD 10: 128 KiB.
-const DESTAGE_IO_BLOCKS: u64 = 32;
-/// Writes to the disk at a time; no source. The disk's cache takes more than the disk can.
-const DESTAGE_DEPTH: u32 = 8;
-/// A FLUSH of the disk comes after this part of RAM: 32 MiB of 4 GiB. Fitted to what was dirty
-/// after tasks 7 to 13: 20 to 48 MiB less than RAM.
-const FLUSH_PART: u64 = 128;
 /// So long after the last read of the disk destage goes on; no source. A sequential reader leaves
 /// no such gap.
 const CALM_NS: u64 = 10_000_000;
@@ -115,17 +113,10 @@ struct Mirroring {
 }
 
 struct Gflash {
-    ram_blocks: u64,
+    buffer: Buffer,
     slots: Slots,
     first_slot: u64,
-    /// Read once: lately, and before.
-    seen: Blocks,
-    seen_before: Blocks,
-    seen_max: u64,
-    /// In RAM, to be destaged.
-    dirty: Blocks,
-    /// In RAM still: on its way to the disk, or in its cache.
-    leaving: Blocks,
+    seen: Seen,
     /// Writes and FLUSHes that wait, by age.
     queue: VecDeque<SystemRequest>,
     /// The one writer is at work.
@@ -144,12 +135,6 @@ struct Gflash {
     reads_of_data: u32,
     calm_at_ns: u64,
     awaiting_calm: bool,
-    /// Destage has come so far.
-    cursor: u64,
-    destaging: u32,
-    batch: Vec<(u64, u64)>,
-    batch_blocks: u64,
-    flushing: Option<Vec<(u64, u64)>>,
     stats: Stats,
 }
 
@@ -162,16 +147,11 @@ impl Gflash {
         let slots = cache_blocks - records;
         assert!(slots > ram_blocks, "an SSD that holds more than RAM");
         let origin_blocks = geometry.origin_bytes / BLOCK_BYTES;
-        let blocks = || Blocks::new(origin_blocks);
         Self {
-            ram_blocks,
+            buffer: Buffer::new(origin_blocks, ram_blocks),
             slots: Slots::new(origin_blocks, slots),
             first_slot: records,
-            seen: blocks(),
-            seen_before: blocks(),
-            seen_max: slots / 2,
-            dirty: blocks(),
-            leaving: blocks(),
+            seen: Seen::new(origin_blocks, slots / 2),
             queue: VecDeque::new(),
             copying: false,
             mirroring: HashMap::new(),
@@ -184,21 +164,8 @@ impl Gflash {
             reads_of_data: 0,
             calm_at_ns: 0,
             awaiting_calm: false,
-            cursor: 0,
-            destaging: 0,
-            batch: Vec::new(),
-            batch_blocks: 0,
-            flushing: None,
             stats: Stats { dirty_limit_bytes: ram_blocks * BLOCK_BYTES, ..Stats::default() },
         }
-    }
-
-    fn in_ram(&self, block: u64) -> bool {
-        self.dirty.contains(block) || self.leaving.contains(block)
-    }
-
-    fn ram_used(&self) -> u64 {
-        self.dirty.count() + self.leaving.count()
     }
 
     fn read(&mut self, request: SystemRequest, io: &mut Io<Tag>) {
@@ -208,20 +175,20 @@ impl Gflash {
         let mut data_blocks = 0;
         let mut at = first;
         while at < end {
-            if self.in_ram(at) {
+            if self.buffer.contains(at) {
                 at += 1;
                 continue;
             }
             let from = at;
             if let Some(slot) = self.slots.find(at) {
-                while at < end && !self.in_ram(at) && self.slots.find(at) == Some(slot + at - from) {
+                while at < end && !self.buffer.contains(at) && self.slots.find(at) == Some(slot + at - from) {
                     self.slots.note_read(slot + at - from);
                     at += 1;
                 }
                 io.read_cache((self.first_slot + slot) * BLOCK_BYTES, (at - from) * BLOCK_BYTES, Tag::FromSsd(number));
                 read.ssd_blocks += at - from;
             } else {
-                while at < end && !self.in_ram(at) && self.slots.find(at).is_none() {
+                while at < end && !self.buffer.contains(at) && self.slots.find(at).is_none() {
                     at += 1;
                 }
                 let blocks = at - from;
@@ -284,15 +251,7 @@ impl Gflash {
         if self.slots.find(block).is_some() {
             return false;
         }
-        if self.seen.contains(block) || self.seen_before.contains(block) {
-            return true;
-        }
-        if self.seen.count() >= self.seen_max {
-            let empty = Blocks::new(self.dirty.bound());
-            self.seen_before = std::mem::replace(&mut self.seen, empty);
-        }
-        self.seen.insert(block);
-        false
+        self.seen.note(block)
     }
 
     /// Writes blocks to their slots; how many I/Os that are.
@@ -303,10 +262,8 @@ impl Gflash {
             io.write_cache((self.first_slot + slot) * BLOCK_BYTES, len * BLOCK_BYTES, tag(slot));
         };
         for block in first..first + blocks {
-            self.seen.remove(block);
-            self.seen_before.remove(block);
-            let (dirty, leaving) = (&self.dirty, &self.leaving);
-            let slot = self.slots.place(block, |it| dirty.contains(it) || leaving.contains(it));
+            self.seen.forget(block);
+            let slot = self.slots.place(block, |it| self.buffer.contains(it));
             run = match run {
                 Some((start, len)) if start + len == slot => Some((start, len + 1)),
                 other => {
@@ -344,7 +301,7 @@ impl Gflash {
                 }
                 io.flush_cache(Tag::Answer(request.number));
             } else {
-                if self.copying || self.ram_used() + request.len / BLOCK_BYTES > self.ram_blocks {
+                if self.copying || !self.buffer.has_room(request.len / BLOCK_BYTES) {
                     return;
                 }
                 self.copying = true;
@@ -358,9 +315,7 @@ impl Gflash {
         let SystemRequest { number, offset, len, .. } = request;
         let (first, blocks) = (offset / BLOCK_BYTES, len / BLOCK_BYTES);
         self.copying = false;
-        for block in first..first + blocks {
-            self.dirty.insert(block);
-        }
+        self.buffer.write(first, blocks);
         let parts = self.put_on_ssd(first, blocks, io, |_| Tag::Mirrored(number));
         self.mirroring.insert(number, Mirroring { parts, answered: false });
         self.unanswered.push_back(number);
@@ -396,74 +351,33 @@ impl Gflash {
         }
     }
 
-    fn flush_blocks(&self) -> u64 {
-        self.ram_blocks / FLUSH_PART
-    }
-
     fn may_destage(&self, io: &Io<Tag>) -> bool {
-        // With two batches free RAM is as good as full: one is on its way to the disk, and one in
-        // the disk's cache.
-        let full = self.ram_used() + 2 * self.flush_blocks() > self.ram_blocks;
-        full || (self.at_risk < AT_RISK && self.reads_of_data == 0 && io.now().0 >= self.calm_at_ns)
-    }
-
-    /// The next run of dirty blocks, upwards and from the beginning again.
-    fn next_run(&mut self) -> Option<(u64, u64)> {
-        // What was written again while it leaves has to wait until it has left.
-        for _ in 0..=2 * self.flush_blocks() {
-            let first = self.dirty.next(self.cursor).or_else(|| self.dirty.next(0))?;
-            let fits = |block: u64| self.dirty.contains(block) && !self.leaving.contains(block);
-            let end = (first..first + DESTAGE_IO_BLOCKS).find(|block| *block >= self.dirty.bound() || !fits(*block));
-            let end = end.unwrap_or(first + DESTAGE_IO_BLOCKS);
-            self.cursor = end.max(first + 1);
-            if end > first {
-                return Some((first, end - first));
-            }
-        }
-        None
+        let is_calm = self.reads_of_data == 0 && io.now().0 >= self.calm_at_ns;
+        self.buffer.is_nearly_full() || (self.at_risk < AT_RISK && is_calm)
     }
 
     /// Writes to the disk what may be written, and flushes it when it is time.
     fn destage(&mut self, io: &mut Io<Tag>) {
         loop {
             let mut exhausted = false;
-            while self.destaging < DESTAGE_DEPTH && self.batch_blocks < self.flush_blocks() && self.may_destage(io) {
-                let Some((first, blocks)) = self.next_run() else {
+            while self.buffer.takes_write() && self.may_destage(io) {
+                let Some((first, blocks)) = self.buffer.take_run() else {
                     exhausted = true;
                     break;
                 };
-                for block in first..first + blocks {
-                    self.dirty.remove(block);
-                    self.leaving.insert(block);
-                }
-                self.destaging += 1;
-                self.batch.push((first, blocks));
-                self.batch_blocks += blocks;
                 io.write_origin(first * BLOCK_BYTES, blocks * BLOCK_BYTES, Tag::Destaged);
             }
-            let over = exhausted || self.dirty.count() == 0 || self.reads_of_data > 0;
-            let due = self.batch_blocks >= self.flush_blocks() || (over && self.batch_blocks > 0);
-            if !due || self.destaging > 0 || self.flushing.is_some() {
+            let is_over = exhausted || !self.buffer.has_dirty() || self.reads_of_data > 0;
+            if !self.buffer.end_batch(is_over) {
                 return;
             }
-            self.flushing = Some(std::mem::take(&mut self.batch));
-            self.batch_blocks = 0;
             io.flush_origin(Tag::DataFlushed);
-        }
-    }
-
-    /// The disk has it: RAM is free again.
-    fn data_flushed(&mut self) {
-        for (first, blocks) in self.flushing.take().into_iter().flatten() {
-            for block in first..first + blocks {
-                self.leaving.remove(block);
-            }
         }
     }
 
     fn await_calm(&mut self, io: &mut Io<Tag>) {
         let now = io.now().0;
-        if !self.awaiting_calm && self.dirty.count() > 0 && now < self.calm_at_ns {
+        if !self.awaiting_calm && self.buffer.has_dirty() && now < self.calm_at_ns {
             self.awaiting_calm = true;
             io.after(self.calm_at_ns - now, Tag::Calm);
         }
@@ -495,8 +409,8 @@ impl Rival for Gflash {
             }
             Tag::Copied(request) => self.copied(request, io),
             Tag::Mirrored(number) => self.mirrored(number, io),
-            Tag::Destaged => self.destaging -= 1,
-            Tag::DataFlushed => self.data_flushed(),
+            Tag::Destaged => self.buffer.written(),
+            Tag::DataFlushed => self.buffer.flushed(),
             Tag::Calm => self.awaiting_calm = false,
         }
         // Before destage: a write that waits goes first.
@@ -506,7 +420,7 @@ impl Rival for Gflash {
     }
 
     fn stats(&self) -> Stats {
-        Stats { dirty_bytes: self.ram_used() * BLOCK_BYTES, ..self.stats }
+        Stats { dirty_bytes: self.buffer.used() * BLOCK_BYTES, ..self.stats }
     }
 }
 

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Models of the caches that people compare with, one file each, on the same device models and
-//! under the same jobs as Flashfront.
+//! Models of the caches that people compare with, on the same device models and under the same jobs
+//! as Flashfront. Each has a file or a folder.
 //!
-//! A rival decides what I/O a request becomes; [`Rig`] carries it out on the devices, counts it,
-//! and is the [`System`] that jobs run on. To add one: a file that implements [`Rival`] and exports
-//! a `SPEC` for each way to run it, and a line in [`ALL`].
-
-use flashfront_device::sim::ModelSpec;
-
-use crate::system::System;
+//! A rival decides what I/O a request becomes. [`Rig`] carries the I/O out on the devices, counts
+//! it, and is the [`System`](crate::system::System) that jobs run on. A new rival is a file that
+//! implements [`Rival`] and exports a `SPEC` for each way to run it, and a line in [`ALL`].
 
 mod bcache;
 mod dm_cache;
@@ -16,44 +12,12 @@ mod dm_writeboost;
 mod flashcache;
 mod gflash;
 mod rig;
+mod spec;
 
 pub use rig::{Io, Rig, Rival, Stats};
+pub use spec::{Geometry, Spec};
 
-/// What a system is built for.
-#[derive(Clone, Copy, Debug)]
-pub struct Geometry {
-    /// The origin's kind.
-    pub origin: ModelSpec,
-    /// The origin's size.
-    pub origin_bytes: u64,
-    /// The cache device's kind.
-    pub cache: ModelSpec,
-    /// The cache device's size.
-    pub cache_bytes: u64,
-}
-
-/// A rival, and how it is set up.
-#[derive(Debug)]
-pub struct Spec {
-    /// Its name on the command line and in tables.
-    pub name: &'static str,
-    /// What it is, in a line.
-    pub summary: &'static str,
-    /// Where its facts come from.
-    pub source: &'static str,
-    /// Makes it, with an empty cache.
-    pub build: fn(&Geometry) -> Box<dyn System>,
-}
-
-impl Spec {
-    /// The size that is next to so many bytes and large enough for it.
-    #[must_use]
-    pub fn cache_bytes(&self, bytes: u64) -> u64 {
-        if self.name == gflash::SPEC.name { bytes.max(gflash::CACHE_BYTES_MIN) } else { bytes }
-    }
-}
-
-/// All of them.
+/// All rivals, in the order of the tables.
 pub const ALL: &[Spec] = &[
     bcache::SPEC,
     bcache::SPEC_4M,

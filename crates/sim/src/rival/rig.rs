@@ -8,8 +8,11 @@ use flashfront_device::sim::{Model, ModelIo};
 use flashfront_engine::{Op, Time};
 use hashbrown::HashMap;
 
-use super::Geometry;
+use super::spec::Geometry;
 use crate::system::{System, SystemRequest, Traffic};
+
+/// Nanoseconds of a second.
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
 /// What a rival knows of itself and no device sees.
 #[derive(Clone, Copy, Debug, Default)]

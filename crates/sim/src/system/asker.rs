@@ -4,7 +4,7 @@
 
 use flashfront_engine::Time;
 
-use super::{Ask, System, SystemRequest};
+use super::asked::{Ask, System, SystemRequest};
 
 /// A client in a closed loop.
 pub struct Asker<S> {

@@ -4,7 +4,7 @@
 use flashfront_device::sim::{Model, ModelIo, ModelSpec};
 use flashfront_engine::{Op, Time};
 
-use super::{Ask, System, SystemRequest, Traffic};
+use super::asked::{Ask, System, SystemRequest, Traffic};
 
 /// A device and nothing else.
 pub struct Bare {

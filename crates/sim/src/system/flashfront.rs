@@ -12,8 +12,8 @@ use flashfront_engine::{
 };
 use hashbrown::HashMap;
 
+use super::asked::{Ask, System, SystemRequest, Traffic};
 use super::weightless::{Headers, Weightless};
-use super::{Ask, System, SystemRequest, Traffic};
 
 /// Blocks of a segment, as `format` makes them: 1 MiB.
 const SEGMENT_BLOCKS: u32 = 256;

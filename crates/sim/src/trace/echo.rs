@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{Op, Record};
+use super::record::{Op, Record};
 
 /// What was asked for within the window, and has had no echo.
 #[derive(Debug)]

@@ -5,22 +5,11 @@
 //! A format is one file with `FORMATS` (its variants) and one word in `formats!`. That word gives
 //! `--format` its name, the help its line, detection a candidate, and the conformance tests a case.
 
+use super::action::Action;
 use super::head::{Fit, Head};
+use super::item::{Binary, Item, Lines, Parser, RECORD_BYTES_MAX};
+use super::record::{DATA_SECTORS_MAX, Op, Record, SECTOR_BYTES, SECTOR_MAX};
 use super::report::Reason;
-use super::{DATA_SECTORS_MAX, Op, Options, Record, SECTOR_BYTES, SECTOR_MAX};
-
-/// Of events that one request causes, the one that counts as the request (blktrace and blkparse
-/// only).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Action {
-    /// Q: as it was asked for. What a cache would see.
-    #[default]
-    Queue,
-    /// D: as the disk got it, after merging.
-    Issue,
-    /// C: as the disk completed it.
-    Complete,
-}
 
 /// A format of traces.
 #[derive(Debug)]
@@ -34,39 +23,9 @@ pub struct Format {
     pub lookalikes: &'static [&'static str],
     /// How well it fits these first bytes.
     pub(super) fit: fn(&Head<'_>) -> Fit,
-    /// What reads it.
-    pub(super) parser: fn(&Options) -> Parser,
+    /// What reads it. Of formats with several events for a request, those of this action count.
+    pub(super) parser: fn(Action) -> Parser,
 }
-
-/// What reads a format.
-pub(super) enum Parser {
-    Lines(Box<dyn Lines + Send>),
-    Binary(Box<dyn Binary + Send>),
-}
-
-/// What one line or binary record is.
-#[derive(Debug, PartialEq)]
-pub(super) enum Item {
-    Record(Record),
-    /// Left out on purpose, and counted by this word.
-    Skipped(&'static str),
-}
-
-/// Reads text, line by line.
-pub(super) trait Lines {
-    /// What this line is; it comes without its end.
-    fn line(&mut self, line: &[u8]) -> Result<Item, Reason>;
-}
-
-/// Reads binary records.
-pub(super) trait Binary {
-    /// What the first record is, and how many bytes it has (above 0); nothing if it isn't there in
-    /// full. Never more than [`RECORD_BYTES_MAX`].
-    fn item(&mut self, bytes: &[u8]) -> Option<(usize, Result<Item, Reason>)>;
-}
-
-/// The longest record of a binary format: blktrace's, with its payload.
-pub(super) const RECORD_BYTES_MAX: usize = 48 + u16::MAX as usize;
 
 /// Declares the formats: the modules, and the list.
 macro_rules! formats {
@@ -85,26 +44,7 @@ mod error;
 mod events;
 
 pub use error::FormatError;
-
-impl Action {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Queue, Self::Issue, Self::Complete];
-
-    /// Its name, as that of blktrace's `-a`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Queue => "queue",
-            Self::Issue => "issue",
-            Self::Complete => "complete",
-        }
-    }
-
-    /// Whether what is skipped by that word are events, of which some may be the requests.
-    pub(crate) fn is_skipped_as(kind: &str) -> bool {
-        Self::ALL.iter().any(|it| events::kind_of(*it) == Some(kind))
-    }
-}
+pub(crate) use events::is_event;
 
 impl Format {
     /// All of them.

@@ -3,7 +3,7 @@
 //!
 //! A format fits if its own parser reads these bytes: nothing is known twice.
 
-use super::format::{Binary, Item, Lines};
+use super::item::{Binary, Item, Lines};
 
 /// Lines or records that are tried.
 const TRIED: usize = 1000;

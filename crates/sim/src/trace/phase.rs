@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use super::record::{Op, Record};
 use super::split::{BLOCK_SECTORS, Grid};
-use super::{Op, Record};
 
 /// How often requests begin and end at each sector modulo 8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

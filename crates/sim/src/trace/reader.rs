@@ -8,11 +8,13 @@
 use std::fmt::{self, Display};
 use std::io::{self, Read};
 
-use super::Record;
+use super::action::Action;
 use super::buffer::{BUFFER_BYTES, Buffer};
 use super::compressed::{UnpackError, Unpacked};
-use super::format::{Action, Format, FormatError, Item, Parser, RECORD_BYTES_MAX};
+use super::format::{Format, FormatError};
 use super::head::Head;
+use super::item::{Item, Parser, RECORD_BYTES_MAX};
+use super::record::Record;
 use super::report::{Bad, Place, Reason, Report};
 
 /// A line of more bytes is bad. Those of a trace have some hundreds.
@@ -141,7 +143,7 @@ impl Reader {
                 format.map_err(OpenError::Format)?
             }
         };
-        let parser = (format.parser)(options);
+        let parser = (format.parser)(options.action);
         if matches!(parser, Parser::Lines(_)) {
             buffer.pass(mark);
         }

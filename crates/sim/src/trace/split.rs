@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cuts a record into the blocks of 4 KiB that it touches, on a grid that may be shifted.
 
-use super::Record;
+use super::record::Record;
 
 /// Sectors of a block.
 pub(super) const BLOCK_SECTORS: u64 = 8;

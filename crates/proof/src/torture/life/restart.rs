@@ -7,7 +7,8 @@ use flashfront_engine::{DeviceError, Op, OpenError};
 
 use super::{Life, one_in};
 use crate::torture::extra::{self, Extra};
-use crate::torture::{Trouble, trouble};
+use crate::torture::plan::Trouble;
+use crate::torture::trouble;
 
 /// Requests that a busy stop finds in flight, at most.
 const BUSY_REQUESTS: usize = 6;

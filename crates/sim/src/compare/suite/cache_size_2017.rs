@@ -6,7 +6,8 @@
 //! the same job before.
 
 use super::lvmcache_2017::{geometry, zipf};
-use super::{AsFio, Line, Suite, Task, under};
+use crate::compare::task::{AsFio, Line, Suite, Task};
+use crate::compare::under::under;
 use crate::load::Job;
 
 pub(super) const SUITE: Suite = Suite {

@@ -16,8 +16,9 @@
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 
-use super::{AsFio, Line, Suite, Task, under};
 use crate::calibrate::HDD_BYTES;
+use crate::compare::task::{AsFio, Line, Suite, Task};
+use crate::compare::under::under;
 use crate::load::{Job, Pattern};
 use crate::rival::Geometry;
 

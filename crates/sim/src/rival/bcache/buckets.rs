@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use super::index::Extent;
+use super::extent::Extent;
 
 /// Of 512 KiB, as the comparison of 2015 had it (make-bcache's default).
 pub(super) const BUCKET_BLOCKS: u32 = 128;

@@ -9,10 +9,11 @@
 
 use std::collections::VecDeque;
 
-use super::index::Extent;
+use super::cache::{Bcache, way_ns};
+use super::extent::Extent;
 use super::pace::{Controller, Dirty, Pace, UPDATE_S};
-use super::{Bcache, Tag, way_ns};
-use crate::rival::Io;
+use super::tag::Tag;
+use crate::rival::rig::Io;
 
 /// Between two turns of the controller.
 pub(super) const UPDATE_NS: u64 = UPDATE_S as u64 * 1_000_000_000;

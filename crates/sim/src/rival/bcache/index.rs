@@ -8,26 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use super::CacheIo;
 use super::buckets::{BUCKET_BLOCKS, Buckets};
-
-/// Where some blocks of the origin are. All in blocks of 4 KiB.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
-    pub(super) len: u32,
-    /// On the cache device.
-    pub(super) place: u32,
-    /// Of the bucket, when it was written.
-    pub(super) generation: u32,
-    pub(super) dirty: bool,
-}
-
-impl Extent {
-    /// Reads or writes it.
-    pub(super) const fn io(&self, read: bool) -> CacheIo {
-        CacheIo { read, place: self.place, len: self.len }
-    }
-}
+use super::extent::Extent;
 
 /// A part of a range that was looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@
 
 use flashfront_engine::Time;
 
-use super::Tag;
-use crate::rival::Io;
+use super::tag::{Stage, Tag};
+use crate::rival::rig::Io;
 
 /// `journal_delay_ms`.
 const DELAY_NS: u64 = 100_000_000;
@@ -42,14 +42,6 @@ pub(super) enum Waiter {
     Client(u64),
     /// Buckets whose new generations are written.
     Buckets(Vec<u32>),
-}
-
-/// How far a journal write is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    Flushed,
-    Written,
-    Done,
 }
 
 #[derive(Debug)]

@@ -17,12 +17,15 @@
 
 use hashbrown::HashMap;
 
+use super::part::{PAGE, Part, last_of, look_up};
+use super::setup::{COMMIT_NS, Setup};
 use super::smq::{Kind, Smq, Work};
-use super::{COMMIT_NS, Geometry, Io, Part, Rig, Rival, SECOND_NS, SECTOR, Setup, Stats, last_of, look_up};
+use crate::rival::rig::{Io, Rig, Rival, SECOND_NS, Stats};
+use crate::rival::spec::Geometry;
 use crate::system::{Ask, System, SystemRequest};
 
 /// Mappings in a block of the metadata: 8 bytes each behind a header of 24.
-const MAPPINGS_PER_BLOCK: u64 = (SECTOR - 24) / 8;
+const MAPPINGS_PER_BLOCK: u64 = (PAGE - 24) / 8;
 /// Blocks of metadata that each commit writes beside those with changed mappings: the superblock,
 /// the root of their tree, the space map. With Linux 6.1 in a virtual machine, whose cache has ten
 /// blocks of mappings, 960 commits of 2.8 changes each wrote 5.3, and 245 of 2.0 wrote 5.4.
@@ -178,7 +181,7 @@ impl Target {
                 io.write_cache(self.setup.place_at(place) + part.at, part.len, tag);
             }
             Some(place) => {
-                self.stats.read_hit_blocks += part.len / SECTOR;
+                self.stats.read_hit_blocks += part.len / PAGE;
                 io.read_cache(self.setup.place_at(place) + part.at, part.len, tag);
             }
             None if part.write => io.write_origin(origin_at, part.len, tag),
@@ -330,8 +333,8 @@ impl Target {
         commit.blocks_left = COMMIT_BLOCKS + changes.min(all) - 1;
         for _ in 0..commit.blocks_left {
             // Copy on write: never where the last one was.
-            commit.metadata_at = (commit.metadata_at + 2 * SECTOR) % (self.setup.metadata_bytes - SECTOR);
-            io.write_cache(SECTOR + commit.metadata_at, SECTOR, Tag::Block);
+            commit.metadata_at = (commit.metadata_at + 2 * PAGE) % (self.setup.metadata_bytes - PAGE);
+            io.write_cache(PAGE + commit.metadata_at, PAGE, Tag::Block);
         }
     }
 
@@ -365,7 +368,7 @@ impl Rival for Target {
             return;
         }
         if ask == Ask::Read {
-            self.stats.read_blocks += len / SECTOR;
+            self.stats.read_blocks += len / PAGE;
         }
         look_up(&request, self.setup.block_bytes, &mut self.parts, io, Tag::Start);
     }
@@ -382,7 +385,7 @@ impl Rival for Target {
                     io.flush_cache(Tag::Flushed);
                 }
             }
-            Tag::Flushed => io.write_cache(0, SECTOR, Tag::Superblock),
+            Tag::Flushed => io.write_cache(0, PAGE, Tag::Superblock),
             Tag::Superblock => io.flush_cache(Tag::FlushedAgain),
             Tag::FlushedAgain => io.after(COMMIT_NS, Tag::Committed),
             Tag::Committed => self.committed(io),

@@ -4,8 +4,10 @@
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 use flashfront_engine::Time;
 
+use super::setup::Setup;
 use super::*;
 use crate::load::{Job, Pattern, run};
+use crate::rival::rig::SECOND_NS;
 use crate::system::{System, Traffic};
 
 const MIB: u64 = 1 << 20;

@@ -13,7 +13,10 @@
 
 use hashbrown::HashMap;
 
-use super::{COMMIT_NS, Geometry, Io, Part, Rig, Rival, SECOND_NS, SECTOR, Setup, Stats, last_of, look_up};
+use super::part::{PAGE, Part, last_of, look_up};
+use super::setup::{COMMIT_NS, Setup};
+use crate::rival::rig::{Io, Rig, Rival, SECOND_NS, Stats};
+use crate::rival::spec::Geometry;
 use crate::system::{Ask, System, SystemRequest};
 
 /// Blocks of metadata of 4 KiB that each commit writes, and those for each block that came or went:
@@ -183,7 +186,7 @@ impl<P: Policy> DmCache<P> {
                     self.policy.dirtied(part.block);
                     io.write_cache(at, part.len, Tag::Served(part));
                 } else {
-                    self.stats.read_hit_blocks += part.len / SECTOR;
+                    self.stats.read_hit_blocks += part.len / PAGE;
                     io.read_cache(at, part.len, Tag::Served(part));
                 }
             }
@@ -261,8 +264,8 @@ impl<P: Policy> DmCache<P> {
         self.blocks_left = COMMIT_BLOCKS + CHANGE_BLOCKS * changes - 1;
         for _ in 0..self.blocks_left {
             // Copy on write: never where the last one was.
-            self.metadata_at = (self.metadata_at + 2 * SECTOR) % (self.setup.metadata_bytes - SECTOR);
-            io.write_cache(SECTOR + self.metadata_at, SECTOR, Tag::Block);
+            self.metadata_at = (self.metadata_at + 2 * PAGE) % (self.setup.metadata_bytes - PAGE);
+            io.write_cache(PAGE + self.metadata_at, PAGE, Tag::Block);
         }
     }
 
@@ -315,7 +318,7 @@ impl<P: Policy> Rival for DmCache<P> {
             return;
         }
         if ask == Ask::Read {
-            self.stats.read_blocks += len / SECTOR;
+            self.stats.read_blocks += len / PAGE;
         }
         look_up(&request, self.setup.block_bytes, &mut self.parts, io, Tag::Start);
     }
@@ -347,7 +350,7 @@ impl<P: Policy> Rival for DmCache<P> {
                     io.flush_cache(Tag::Flushed);
                 }
             }
-            Tag::Flushed => io.write_cache(0, SECTOR, Tag::Superblock),
+            Tag::Flushed => io.write_cache(0, PAGE, Tag::Superblock),
             Tag::Superblock => io.flush_cache(Tag::FlushedAgain),
             Tag::FlushedAgain => io.after(COMMIT_NS, Tag::Committed),
             Tag::Committed => self.committed(io),

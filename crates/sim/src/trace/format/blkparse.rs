@@ -19,7 +19,7 @@ pub(super) const FORMATS: [Format; 1] = [Format {
     // Whichever events it has: those that are asked for may be none of them, which is better said
     // than not recognised.
     fit: |head| Fit::shape(Action::ALL.iter().any(|action| head.has_lines_of(Blkparse::new(*action)))),
-    parser: |options| Parser::Lines(Box::new(Blkparse::new(options.action))),
+    parser: |action| Parser::Lines(Box::new(Blkparse::new(action))),
 }];
 
 const SUMMARY: &str = "blkparse's summary";

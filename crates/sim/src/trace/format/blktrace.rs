@@ -11,14 +11,14 @@ use super::events::{DATALESS, MESSAGE, PASSTHROUGH, kind_of_number, number_of};
 use super::{Binary, Format, Item, Parser, record};
 use crate::trace::head::Fit;
 use crate::trace::report::Reason;
-use crate::trace::{Op, Options, SECTOR_BYTES};
+use crate::trace::{Action, Op, SECTOR_BYTES};
 
 pub(super) const FORMATS: [Format; 1] = [Format {
     name: "blktrace",
     summary: "blktrace's own files, or what `blkparse -d` merges from them: binary, either byte order",
     lookalikes: &[],
     fit: |head| Fit::magic(order_of(head.bytes).is_some()),
-    parser: |options| Parser::Binary(Box::new(Blktrace::new(options))),
+    parser: |action| Parser::Binary(Box::new(Blktrace::new(action))),
 }];
 
 const MAGIC: u32 = 0x6561_7407;
@@ -41,8 +41,8 @@ struct Blktrace {
 }
 
 impl Blktrace {
-    fn new(options: &Options) -> Self {
-        Self { event: number_of(options.action).into() }
+    fn new(action: Action) -> Self {
+        Self { event: number_of(action).into() }
     }
 
     fn read(&self, event: &Event<'_>) -> Result<Item, Reason> {

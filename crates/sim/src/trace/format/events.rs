@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The events of the block layer, of which blktrace and blkparse make several for each request.
 
-use crate::trace::{Action, Op};
+use crate::trace::action::Action;
+use crate::trace::record::Op;
 
 /// An event that isn't the one that counts: its number in blktrace, its letters in blkparse, what
 /// it is skipped as.
@@ -61,8 +62,13 @@ pub(super) fn letters_of(action: Action) -> &'static [u8] {
 }
 
 /// What these events are skipped as, where others count.
-pub(super) fn kind_of(action: Action) -> Option<&'static str> {
+fn kind_of(action: Action) -> Option<&'static str> {
     kind_of_number(number_of(action))
+}
+
+/// Whether this word says that what was skipped are events, some of which may be the requests.
+pub(crate) fn is_event(kind: &str) -> bool {
+    Action::ALL.iter().any(|it| kind_of(*it) == Some(kind))
 }
 
 /// What events of that number are skipped as.

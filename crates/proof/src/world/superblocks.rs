@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The superblocks of a cache device, read and written as a daemon does it before the engine opens.
+
+use flashfront_device::Device;
+use flashfront_device::sim::RamDisk;
+use flashfront_engine::BLOCK_BYTES;
+use flashfront_engine::format::Superblock;
+
+/// Reads the newest sound copy of a superblock.
+pub(super) fn read_superblock(cache: &RamDisk) -> Option<Superblock> {
+    let read = |offset| {
+        let mut block = vec![0; BLOCK_BYTES as usize];
+        cache.peek(offset, &mut block);
+        Superblock::decode(&block).ok()
+    };
+    let copies = Superblock::offsets(cache.geometry().size_bytes).map(read);
+    copies.into_iter().flatten().max_by_key(|copy| copy.update)
+}
+
+/// Writes both copies of a member's superblock.
+pub(super) fn write_superblock(cache: &mut RamDisk, superblock: &Superblock, member: u8) {
+    let mut superblock = superblock.clone();
+    superblock.pairing.member = member;
+    for offset in Superblock::offsets(superblock.cache_bytes) {
+        cache.poke(offset, &superblock.encode());
+    }
+}

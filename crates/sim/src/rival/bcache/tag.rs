@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The ways of bcache's I/O: what comes back to the cache when an I/O ends or a moment comes.
+
+use flashfront_engine::Time;
+
+use super::extent::{CacheIo, Extent};
+use crate::system::SystemRequest;
+
+/// What an I/O or a moment is for.
+#[derive(Debug)]
+pub(super) enum Tag {
+    /// Nobody waits.
+    Nothing,
+    /// A request has come through to the cache.
+    Arrived(SystemRequest),
+    /// A part of a request.
+    Part(u64),
+    /// An I/O waits until the cache device can be asked again.
+    Held(CacheIo, Box<Tag>),
+    /// A read of the cache device for one.
+    Hit(u64, Time),
+    /// A read of the origin that is to be cached.
+    Missed {
+        number: u64,
+        start: u32,
+        len: u32,
+    },
+    /// Written to the cache device.
+    Stored(Store, Time),
+    /// In the tree.
+    Inserted(Store),
+    /// The journal has waited long enough.
+    JournalDue,
+    Journal(Stage),
+    /// Generations of a batch are written.
+    Priorities(Vec<u32>),
+    /// Writers without a bucket try again.
+    Starved,
+    /// The controller's turn.
+    Pace,
+    /// The destaging thread's.
+    Thread,
+    /// A dirty extent is to be read from the cache device; is read; is to be written to the origin;
+    /// is written; is known as clean.
+    DirtyFound(u32, Extent),
+    DirtyRead(u32, Extent),
+    DirtyCopied(u32, Extent),
+    DirtyWritten(u32, Extent),
+    Cleaned(u32, Extent),
+}
+
+/// How far a journal write is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Flushed,
+    Written,
+    Done,
+}
+
+/// What goes to the cache device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Store {
+    /// Whose answer waits for it; `None`: a fill after a read miss.
+    pub(super) number: Option<u64>,
+    pub(super) start: u32,
+    pub(super) extent: Extent,
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The events of a request: a trace of the block layer has several for each.
+
+/// Of events that one request causes, the one that counts as the request (blktrace and blkparse
+/// only).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Action {
+    /// Q: as it was asked for. What a cache would see.
+    #[default]
+    Queue,
+    /// D: as the disk got it, after merging.
+    Issue,
+    /// C: as the disk completed it.
+    Complete,
+}
+
+impl Action {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Queue, Self::Issue, Self::Complete];
+
+    /// Its name, as that of blktrace's `-a`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Issue => "issue",
+            Self::Complete => "complete",
+        }
+    }
+}
