@@ -181,7 +181,7 @@ impl Bench {
         if self.json {
             human::print_json(&results.without_bins())
         } else if self.csv {
-            human::print(&csv::text(results))
+            human::print(&csv::text(results)?)
         } else {
             human::print(&text::results(results))
         }

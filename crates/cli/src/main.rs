@@ -19,6 +19,7 @@ mod check;
 mod choice;
 mod columns;
 mod completions;
+mod csv;
 mod destage;
 mod detach;
 mod drain;

@@ -3,45 +3,33 @@
 
 use flashfront_bench::{Direction, Results, Row};
 
-const COLUMNS: &str = "target,job,iops,bandwidth_kib_s,p50_us,p99_us,repeats,spread,ratio,ratio_least,ratio_largest,\
-read_iops,read_p50_us,read_p99_us,write_iops,write_p50_us,write_p99_us,quiet";
+use crate::csv::{self, Column, optional};
 
-pub(super) fn text(results: &Results) -> String {
-    let lines = results.results.iter().map(line);
-    [COLUMNS.to_owned()].into_iter().chain(lines).map(|line| line + "\n").collect()
+const COLUMNS: &[Column<&Row>] = &[
+    ("target", |row| row.target.clone()),
+    ("job", |row| row.job.clone()),
+    ("iops", |row| figure(Some(row.iops))),
+    ("bandwidth_kib_s", |row| figure(Some(row.bandwidth_kib_s))),
+    ("p50_us", |row| figure(Some(row.p50_us))),
+    ("p99_us", |row| figure(Some(row.p99_us))),
+    ("repeats", |row| row.repeats.to_string()),
+    ("spread", |row| figure(Some(row.spread))),
+    ("ratio", |row| figure(row.ratio.as_ref().map(|it| it.median))),
+    ("ratio_least", |row| figure(row.ratio.as_ref().map(|it| it.least))),
+    ("ratio_largest", |row| figure(row.ratio.as_ref().map(|it| it.largest))),
+    ("read_iops", |row| figure(row.directions.get(&Direction::Read).map(|it| it.iops))),
+    ("read_p50_us", |row| figure(row.directions.get(&Direction::Read).map(|it| it.p50_us))),
+    ("read_p99_us", |row| figure(row.directions.get(&Direction::Read).map(|it| it.p99_us))),
+    ("write_iops", |row| figure(row.directions.get(&Direction::Write).map(|it| it.iops))),
+    ("write_p50_us", |row| figure(row.directions.get(&Direction::Write).map(|it| it.p50_us))),
+    ("write_p99_us", |row| figure(row.directions.get(&Direction::Write).map(|it| it.p99_us))),
+    ("quiet", |row| row.runs.iter().all(|run| run.disturbed.is_empty()).to_string()),
+];
+
+fn figure(value: Option<f64>) -> String {
+    optional(value.map(|value| format!("{value:.6}")))
 }
 
-fn line(row: &Row) -> String {
-    let figure = |value: Option<f64>| value.map_or_else(String::new, |it| format!("{it:.6}"));
-    let ratio = row.ratio.as_ref();
-    let direction = |direction| {
-        let figures = row.directions.get(&direction);
-        [figures.map(|it| it.iops), figures.map(|it| it.p50_us), figures.map(|it| it.p99_us)]
-    };
-    let mut cells = vec![quoted(&row.target), quoted(&row.job)];
-    cells.extend([row.iops, row.bandwidth_kib_s, row.p50_us, row.p99_us].map(|it| figure(Some(it))));
-    cells.push(row.repeats.to_string());
-    cells.push(figure(Some(row.spread)));
-    cells.extend([ratio.map(|it| it.median), ratio.map(|it| it.least), ratio.map(|it| it.largest)].map(figure));
-    cells.extend([Direction::Read, Direction::Write].into_iter().flat_map(direction).map(figure));
-    cells.push(row.runs.iter().all(|run| run.disturbed.is_empty()).to_string());
-    cells.join(",")
-}
-
-/// A text as one cell (RFC 4180).
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cell_may_hold_anything() {
-        assert_eq!(
-            (&*quoted("a b"), &*quoted("random read, 32 \"deep\"")),
-            ("a b", "\"random read, 32 \"\"deep\"\"\"")
-        );
-    }
+pub(super) fn text(results: &Results) -> anyhow::Result<String> {
+    csv::text(COLUMNS, &results.results)
 }

@@ -2,7 +2,6 @@
 //! `flashfront sim adapt`: a cache full of junk meets new data; how soon each policy holds what is
 //! wanted.
 
-use std::fmt::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -18,6 +17,7 @@ use self::text::table;
 use super::replay::{policies, policy_names};
 use super::report::{self, ReportArgs};
 use crate::progress::LOOK_EVERY;
+use crate::csv::{self, Column, optional};
 use crate::{human, progress};
 
 pub(super) mod text;
@@ -181,44 +181,36 @@ fn line<'a>(outcome: &'a Outcome, row: &'a Adapted) -> Line<'a> {
     }
 }
 
-fn csv(outcomes: &[Outcome]) -> Result<String, fmt::Error> {
-    let mut out = "case,policy,cache_blocks,data_blocks,junk_blocks,static_optimum,reads,compulsory_blocks,origin_read_blocks,flash_blocks_written,hit_ratio,unlimited_hit_ratio,turnover_reads,points_below_optimum_after_turnover,worst_round,worst_round_points_below_lru,worst_turnover_points_below_lru\n".to_owned();
-    for outcome in outcomes {
-        for row in &outcome.rows {
-            let ends = ends(&line(outcome, row));
-            for (at, totals) in row.points.iter().enumerate().skip(1) {
-                writeln!(
-                    out,
-                    "{},{},{},{},{},{:.6},{},{},{},{},{:.6},{:.6},{ends}",
-                    outcome.case.name,
-                    row.policy,
-                    row.cache_blocks,
-                    outcome.reads.data_blocks,
-                    row.junk_blocks,
-                    outcome.reads.static_optimum,
-                    totals.reads,
-                    outcome.reads.compulsory_blocks[at],
-                    totals.origin_read_blocks,
-                    totals.flash_blocks_written(),
-                    outcome.hit_ratio(row, at - 1, at),
-                    outcome.unlimited_hit_ratio(at - 1, at)
-                )?;
-            }
-        }
-    }
-    Ok(out)
+/// A point of a curve: the outcome, the policy's row in it, and the number of the point. What is one
+/// figure for all of a curve stands in each line of it.
+type Point<'a> = (&'a Outcome, &'a Adapted, usize);
+
+const COLUMNS: &[Column<Point<'_>>] = &[
+    ("case", |it| it.0.case.name.to_owned()),
+    ("policy", |it| it.1.policy.to_owned()),
+    ("cache_blocks", |it| it.1.cache_blocks.to_string()),
+    ("data_blocks", |it| it.0.reads.data_blocks.to_string()),
+    ("junk_blocks", |it| it.1.junk_blocks.to_string()),
+    ("static_optimum", |it| format!("{:.6}", it.0.reads.static_optimum)),
+    ("reads", |it| it.1.points[it.2].reads.to_string()),
+    ("compulsory_blocks", |it| it.0.reads.compulsory_blocks[it.2].to_string()),
+    ("origin_read_blocks", |it| it.1.points[it.2].origin_read_blocks.to_string()),
+    ("flash_blocks_written", |it| it.1.points[it.2].flash_blocks_written().to_string()),
+    ("hit_ratio", |it| format!("{:.6}", it.0.hit_ratio(it.1, it.2 - 1, it.2))),
+    ("unlimited_hit_ratio", |it| format!("{:.6}", it.0.unlimited_hit_ratio(it.2 - 1, it.2))),
+    ("turnover_reads", |it| optional(line(it.0, it.1).turnover_reads)),
+    ("points_below_optimum_after_turnover", |it| points(line(it.0, it.1).points_below_optimum_after_turnover)),
+    ("worst_round", |it| optional(line(it.0, it.1).worst_round)),
+    ("worst_round_points_below_lru", |it| points(line(it.0, it.1).worst_round_points_below_lru)),
+    ("worst_turnover_points_below_lru", |it| points(line(it.0, it.1).worst_turnover_points_below_lru)),
+];
+
+fn points(value: Option<f64>) -> String {
+    optional(value.map(|value| format!("{value:.4}")))
 }
 
-/// What is one figure for all of a curve, and stands in each line of it; empty where there is none.
-fn ends(line: &Line<'_>) -> String {
-    let whole = |it: Option<u64>| it.map_or(String::new(), |it| it.to_string());
-    let points = |it: Option<f64>| it.map_or(String::new(), |it| format!("{it:.4}"));
-    [
-        whole(line.turnover_reads),
-        points(line.points_below_optimum_after_turnover),
-        whole(line.worst_round),
-        points(line.worst_round_points_below_lru),
-        points(line.worst_turnover_points_below_lru),
-    ]
-    .join(",")
+fn csv(outcomes: &[Outcome]) -> anyhow::Result<String> {
+    let curves = outcomes.iter().flat_map(|outcome| outcome.rows.iter().map(move |row| (outcome, row)));
+    let points = curves.flat_map(|(outcome, row)| (1..row.points.len()).map(move |nth| (outcome, row, nth)));
+    csv::text(COLUMNS, points)
 }

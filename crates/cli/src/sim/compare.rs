@@ -2,7 +2,6 @@
 //! `flashfront sim compare`: the published comparisons of caches, run again, with Flashfront in the
 //! same table.
 
-use std::fmt::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +16,7 @@ use self::text::{markdown, table};
 use super::report::{self, Report, ReportArgs};
 use super::run::NO_RESULTS;
 use crate::assert::AssertArgs;
+use crate::csv::{self, Column, optional};
 use crate::usage::misused;
 use crate::{human, interrupt, progress};
 
@@ -166,11 +166,14 @@ fn line<'a>(suite: &'a Suite, cells: &'a [Cell]) -> Line<'a> {
     Line { suite: suite.name, source: suite.source, cells: cells.iter().map(cell).collect() }
 }
 
-fn csv(suite: &Suite, cells: &[Cell]) -> Result<String, fmt::Error> {
-    let mut out = "suite,task,system,metric,published,simulated\n".to_owned();
-    for Cell { task, system, metric, published, simulated } in cells {
-        let published = published.map_or_else(String::new, |it| it.to_string());
-        writeln!(out, "{},{task},{system},{metric},{published},{simulated:.4}", suite.name)?;
-    }
-    Ok(out)
+fn csv(suite: &Suite, cells: &[Cell]) -> anyhow::Result<String> {
+    let columns: [Column<(&Suite, &Cell)>; 6] = [
+        ("suite", |it| it.0.name.to_owned()),
+        ("task", |it| it.1.task.clone()),
+        ("system", |it| it.1.system.to_owned()),
+        ("metric", |it| it.1.metric.to_owned()),
+        ("published", |it| optional(it.1.published)),
+        ("simulated", |it| format!("{:.4}", it.1.simulated)),
+    ];
+    csv::text(&columns, cells.iter().map(|cell| (suite, cell)))
 }

@@ -141,18 +141,13 @@ impl Replay {
         if replayed.rows.is_empty() {
             misused!("no policy and size to replay");
         }
-        if self.csv && first {
-            human::print(&lines::csv_head(self.occupancy))?;
-        }
         let name = source.path.display().to_string();
-        for line in replayed.rows.iter().map(|row| lines::line(source, &name, replayed, row)) {
-            if self.json {
-                human::print_json(&line)?;
-            } else if self.csv {
-                human::print(&lines::csv(&line))?;
-            }
-        }
-        if !self.json && !self.csv {
+        let mut lines = replayed.rows.iter().map(|row| lines::line(source, &name, replayed, row));
+        if self.json {
+            lines.try_for_each(|line| human::print_json(&line))?;
+        } else if self.csv {
+            human::print(&lines::csv(lines, first, self.occupancy)?)?;
+        } else {
             human::tell(&told::table(&name, replayed)?)?;
         }
         reading::remarks(&name, source, &replayed.reading);

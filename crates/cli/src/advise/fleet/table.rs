@@ -20,6 +20,7 @@ use parquet::schema::types::{Type, TypePtr};
 
 use super::columns::{COLUMNS, Column, Read};
 use super::row::Row;
+use crate::csv;
 use crate::usage::misused;
 
 /// How the name of a table begins while it is written.
@@ -73,15 +74,13 @@ impl Table {
     }
 }
 
-/// Lines as of RFC 4180. Values of a list have spaces between them.
-fn csv(rows: &[Row], mut out: impl Write) -> std::io::Result<()> {
-    let names: Vec<&str> = COLUMNS.iter().map(|it| it.name).collect();
-    writeln!(out, "{}", names.join(","))?;
-    for row in rows {
-        let cells: Vec<String> = COLUMNS.iter().map(|column| cell(row, column)).collect();
-        writeln!(out, "{}", cells.join(","))?;
-    }
-    out.flush()
+/// Writes all rows as CSV. Values of a list have spaces between them.
+fn csv(rows: &[Row], mut out: impl Write) -> anyhow::Result<()> {
+    let names = COLUMNS.iter().map(|it| it.name.to_owned()).collect();
+    let rows = rows.iter().map(|row| COLUMNS.iter().map(|column| cell(row, column)).collect());
+    let text = csv::records(std::iter::once(names).chain(rows).collect::<Vec<Vec<String>>>())?;
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
 }
 
 fn cell(row: &Row, column: &Column) -> String {
@@ -94,18 +93,13 @@ fn cell(row: &Row, column: &Column) -> String {
         values.collect::<Vec<_>>().join(" ")
     }
     match column.read {
-        Read::Text(of) => of(row).map_or_else(String::new, quoted),
+        Read::Text(of) => of(row).unwrap_or_default().to_owned(),
         Read::Count(of) => text(of(row)),
         Read::Ratio(of) => text(of(row)),
         Read::Truth(of) => text(of(row)),
         Read::Counts(of) => list(of(row).iter().map(Some)),
         Read::Ratios(of) => list(of(row).iter().map(|it| it.as_ref())),
     }
-}
-
-fn quoted(text: &str) -> String {
-    let plain = !text.contains(['"', ',', '\n', '\r']);
-    if plain { text.to_owned() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
 }
 
 fn parquet(rows: &[Row], out: impl Write + Send) -> Result<(), ParquetError> {

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use flashfront_sim::replay::{Replayed, Row, Source};
 use serde::Serialize;
 
+use crate::csv::{self, Column, optional};
+
 /// The result of a policy at a size on a trace, as scripts read it.
 #[derive(Debug, Serialize)]
 pub(in crate::sim) struct Line<'a> {
@@ -106,52 +108,50 @@ pub(in crate::sim) fn line<'a>(source: &Source, trace: &'a str, replayed: &'a Re
     }
 }
 
-/// The columns; those that are lists are joined by blanks, of what was left out there is the sum.
-const CSV_HEAD: &str = "trace,format,policy,requests,accesses,unique_blocks,cache_blocks,hit_ratio,read_hit_ratio,flash_blocks_written,fill_blocks,absorbed_blocks,reinserted_blocks,origin_read_blocks,origin_write_blocks,bad_lines,damaged,skipped,discards,flushes,drop_echoes_ms,echoes_dropped,times_back,action,grid_phases,page_cache_blocks,page_cache_hits,flash_writes_per_day_bytes,origin_reads";
+/// The columns. A list is joined by blanks; of what was left out the sum is told.
+const COLUMNS: &[Column<Line<'_>>] = &[
+    ("trace", |it| it.trace.to_owned()),
+    ("format", |it| it.format.to_owned()),
+    ("policy", |it| it.policy.to_owned()),
+    ("requests", |it| it.requests.to_string()),
+    ("accesses", |it| it.accesses.to_string()),
+    ("unique_blocks", |it| it.unique_blocks.to_string()),
+    ("cache_blocks", |it| it.cache_blocks.to_string()),
+    ("hit_ratio", |it| format!("{:.6}", it.hit_ratio)),
+    ("read_hit_ratio", |it| format!("{:.6}", it.read_hit_ratio)),
+    ("flash_blocks_written", |it| it.flash_blocks_written.to_string()),
+    ("fill_blocks", |it| it.fill_blocks.to_string()),
+    ("absorbed_blocks", |it| it.absorbed_blocks.to_string()),
+    ("reinserted_blocks", |it| it.reinserted_blocks.to_string()),
+    ("origin_read_blocks", |it| it.origin_read_blocks.to_string()),
+    ("origin_write_blocks", |it| it.origin_write_blocks.to_string()),
+    ("bad_lines", |it| it.bad_lines.to_string()),
+    ("damaged", |it| it.damaged.to_string()),
+    ("skipped", |it| it.skipped.values().sum::<u64>().to_string()),
+    ("discards", |it| it.discards.to_string()),
+    ("flushes", |it| it.flushes.to_string()),
+    ("drop_echoes_ms", |it| optional(it.drop_echoes_ms)),
+    ("echoes_dropped", |it| it.echoes_dropped.to_string()),
+    ("times_back", |it| it.times_back.to_string()),
+    ("action", |it| it.action.to_owned()),
+    ("grid_phases", |it| it.grid_phases.iter().map(u8::to_string).collect::<Vec<_>>().join(" ")),
+    ("page_cache_blocks", |it| it.page_cache_blocks.to_string()),
+    ("page_cache_hits", |it| it.page_cache_hits.to_string()),
+    ("flash_writes_per_day_bytes", |it| optional(it.flash_writes_per_day_bytes)),
+    ("origin_reads", |it| it.origin_reads.to_string()),
+];
 
 /// Columns of what a cache holds, behind the others.
-const CSV_HELD: &str = ",live_blocks,dead_blocks,live_unread_blocks,cleaned_blocks";
+const HELD: &[Column<Line<'_>>] = &[
+    ("live_blocks", |it| optional(it.occupancy.as_ref().map(|held| held.live_blocks))),
+    ("dead_blocks", |it| optional(it.occupancy.as_ref().map(|held| held.dead_blocks))),
+    ("live_unread_blocks", |it| optional(it.occupancy.as_ref().map(|held| held.live_unread_blocks))),
+    ("cleaned_blocks", |it| optional(it.occupancy.as_ref().map(|held| held.cleaned_blocks))),
+];
 
-pub(super) fn csv_head(occupancy: bool) -> String {
-    format!("{CSV_HEAD}{}\n", if occupancy { CSV_HELD } else { "" })
-}
-
-pub(super) fn csv(it: &Line<'_>) -> String {
-    let held = it.occupancy.as_ref().map_or(String::new(), |held| {
-        let Held { live_blocks, dead_blocks, live_unread_blocks, cleaned_blocks } = held;
-        format!(",{live_blocks},{dead_blocks},{live_unread_blocks},{cleaned_blocks}")
-    });
-    let phases: Vec<String> = it.grid_phases.iter().map(u8::to_string).collect();
-    format!(
-        "\"{}\",{},{},{},{},{},{},{:.6},{:.6},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}{held}\n",
-        it.trace.replace('"', "\"\""),
-        it.format,
-        it.policy,
-        it.requests,
-        it.accesses,
-        it.unique_blocks,
-        it.cache_blocks,
-        it.hit_ratio,
-        it.read_hit_ratio,
-        it.flash_blocks_written,
-        it.fill_blocks,
-        it.absorbed_blocks,
-        it.reinserted_blocks,
-        it.origin_read_blocks,
-        it.origin_write_blocks,
-        it.bad_lines,
-        it.damaged,
-        it.skipped.values().sum::<u64>(),
-        it.discards,
-        it.flushes,
-        it.drop_echoes_ms.map_or(String::new(), |ms| ms.to_string()),
-        it.echoes_dropped,
-        it.times_back,
-        it.action,
-        phases.join(" "),
-        it.page_cache_blocks,
-        it.page_cache_hits,
-        it.flash_writes_per_day_bytes.map_or(String::new(), |bytes| bytes.to_string()),
-        it.origin_reads
-    )
+/// The lines of a trace as CSV. `head`: the names of the columns come first. `occupancy`: what the
+/// caches hold is told, too.
+pub(super) fn csv<'a>(lines: impl Iterator<Item = Line<'a>>, head: bool, occupancy: bool) -> anyhow::Result<String> {
+    let columns = if occupancy { [COLUMNS, HELD].concat() } else { COLUMNS.to_vec() };
+    if head { csv::text(&columns, lines) } else { csv::lines(&columns, lines) }
 }

@@ -9,6 +9,7 @@ use hdrhistogram::Histogram;
 
 use super::steps::{Step, steps};
 use crate::columns::Columns;
+use crate::csv::{self, Column};
 use crate::human;
 use crate::terminal::{Paint, Tone};
 
@@ -63,38 +64,25 @@ pub(super) fn table(scenario: &Scenario, outcome: &Outcome) -> Result<String, Er
 }
 
 /// A line for each system, phase and interval.
-pub(super) fn csv(scenario: &Scenario, outcome: &Outcome) -> Result<String, Error> {
-    let mut out = "system,phase,end_s,read_bytes,write_bytes,dirty_bytes,dirty_limit_bytes,origin_read_bytes,origin_write_bytes,cache_read_bytes,cache_write_bytes\n".to_owned();
+pub(super) fn csv(scenario: &Scenario, outcome: &Outcome) -> anyhow::Result<String> {
+    let columns: [Column<(&str, &str, Step)>; 11] = [
+        ("system", |it| it.0.to_owned()),
+        ("phase", |it| it.1.to_owned()),
+        ("end_s", |it| it.2.end_s.to_string()),
+        ("read_bytes", |it| it.2.read_bytes.to_string()),
+        ("write_bytes", |it| it.2.write_bytes.to_string()),
+        ("dirty_bytes", |it| it.2.dirty_bytes.to_string()),
+        ("dirty_limit_bytes", |it| it.2.dirty_limit_bytes.to_string()),
+        ("origin_read_bytes", |it| it.2.origin_read_bytes.to_string()),
+        ("origin_write_bytes", |it| it.2.origin_write_bytes.to_string()),
+        ("cache_read_bytes", |it| it.2.cache_read_bytes.to_string()),
+        ("cache_write_bytes", |it| it.2.cache_write_bytes.to_string()),
+    ];
+    let mut rows = Vec::new();
     for ran in &outcome.systems {
         for (phase, result) in scenario.phases.iter().zip(&ran.phases) {
-            for step in result.iter().flat_map(steps) {
-                let Step { end_s, read_bytes, write_bytes, dirty_bytes, dirty_limit_bytes, .. } = step;
-                let (from_origin, to_origin) = (step.origin_read_bytes, step.origin_write_bytes);
-                let (from_cache, to_cache) = (step.cache_read_bytes, step.cache_write_bytes);
-                writeln!(
-                    out,
-                    "{},{},{end_s},{read_bytes},{write_bytes},{dirty_bytes},{dirty_limit_bytes},{from_origin},{to_origin},{from_cache},{to_cache}",
-                    ran.system,
-                    field(&phase.name)
-                )?;
-            }
+            rows.extend(result.iter().flat_map(steps).map(|step| (&*ran.system, &*phase.name, step)));
         }
     }
-    Ok(out)
-}
-
-/// A name as CSV (RFC 4180) has it.
-fn field(name: &str) -> String {
-    if name.contains([',', '"', '\n', '\r']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_with_a_comma_is_one_field() {
-        assert_eq!(field("one, a \"third\" dirty"), "\"one, a \"\"third\"\" dirty\"");
-        assert_eq!(field("write"), "write");
-    }
+    csv::text(&columns, rows)
 }
