@@ -2,9 +2,9 @@
 //! How numbers and errors look to people (12.3 MiB, 1,234,567, 97.1 %, a bar, 1 h 2 min), and how
 //! they get to stdout.
 //!
-//! Sizes and durations that an operator writes are read by the crates bytesize and humantime. What
-//! is printed is made by hand. A size has three digits (9.77 GiB, 97.7 GiB), and a duration two
-//! units at most, so that columns stay narrow: neither crate prints that.
+//! Sizes and counts are those of `flashfront_units`. Durations that an operator writes are read by
+//! the crate humantime. What is printed has two units at most, so that columns stay narrow (1 h 2
+//! min): humantime prints all units down to nanoseconds.
 
 use std::fmt;
 use std::io::{self, IsTerminal};
@@ -13,49 +13,13 @@ use std::path::Path;
 use anyhow::Context;
 use flashfront_engine::BLOCK_SECTORS;
 use flashfront_serve::report::LostRange;
+pub(crate) use flashfront_units::{bytes, count, counted};
 
 use crate::columns::WIDTH;
-
-/// A size in binary units with three digits or so.
-pub(crate) fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    // 999.95 would print as 1000.0.
-    while value >= 999.5 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let digits = match (unit, value) {
-        (0, _) => 0,
-        (_, value) if value >= 99.95 => 0,
-        (_, value) if value >= 9.995 => 1,
-        _ => 2,
-    };
-    format!("{value:.digits$} {}", UNITS[unit])
-}
 
 /// Blocks of 4 KiB as a size.
 pub(crate) fn blocks(count: u64) -> String {
     bytes(count.saturating_mul(flashfront_engine::BLOCK_BYTES))
-}
-
-/// A count with its thousands apart.
-pub(crate) fn count(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Writes a number with its noun, as in "1 place", "2 places".
-pub(crate) fn counted(number: u64, what: &str) -> String {
-    format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
 /// A share in percent; a dash if there is none.
@@ -206,29 +170,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_three_digits() {
-        for (value, text) in [
-            (0, "0 B"),
-            (512, "512 B"),
-            (1023, "1.00 KiB"),
-            (4096, "4.00 KiB"),
-            (10 << 20, "10.0 MiB"),
-            (256 << 20, "256 MiB"),
-            (1 << 40, "1.00 TiB"),
-            (u64::MAX, "16.0 EiB"),
-        ] {
-            assert_eq!(bytes(value), text);
-        }
-    }
-
-    #[test]
-    fn counts_are_grouped() {
-        for (value, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(count(value), text);
-        }
-    }
-
-    #[test]
     fn long_lines_are_folded_between_words() {
         let words = "word ".repeat(20);
         let text = format!("note        {words}end\n{words}end\nnext        {words}end\nshort\n  two\n");
@@ -240,11 +181,6 @@ mod tests {
         let all = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(all(&folded), all(&text), "no word is lost");
         assert!(lines.iter().all(|line| !line.ends_with(' ')), "{folded:?}");
-    }
-
-    #[test]
-    fn one_is_no_plural() {
-        assert_eq!([0, 1, 2].map(|it| counted(it, "place")), ["0 places", "1 place", "2 places"]);
     }
 
     #[test]

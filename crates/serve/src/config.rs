@@ -30,8 +30,9 @@ pub(crate) use check::{is_for_disposable, name_is_usable};
 pub use disposable::Disposable;
 use disposable::disposable_option;
 pub use error::ConfigError;
+pub use flashfront_units::Size;
 pub use timeouts::{CACHE_TIMEOUT, ORIGIN_TIMEOUT};
-pub use units::{Age, DirtyLimit, FlashBudget, Size, UnitError};
+pub use units::{Age, DirtyLimit, FlashBudget, UnitError};
 
 /// A complete, commented config file: every key with unit, default and reason.
 pub const REFERENCE: &str = include_str!("config/reference.toml");

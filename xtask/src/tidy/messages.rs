@@ -27,6 +27,7 @@ const SOURCES: &[&str] = &[
     "crates/record/src/",
     "crates/serve/src/",
     "crates/sim/src/",
+    "crates/units/src/",
 ];
 
 /// Files that put their messages together from texts in variables. There each literal of four words

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The values people write: sizes, a share or a size, spans of time.
+//! The values people write in a configuration: a share or a size, spans of time.
 //!
 //! Text in, number out, and back without loss: what `Display` prints `FromStr` reads. The same
 //! types serve the flags, the TOML file and the control protocol, so that one spelling works
@@ -9,15 +9,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use flashfront_units::Size;
 use serde::{Deserialize, Serialize};
 
 /// Why a value can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnitError {
-    /// The text is not a size.
-    #[error("`{0}` is not a size; write a number and a unit, as in \"512 KiB\", \"4M\" (= 4 MiB) or \"1.5 GiB\"")]
-    Size(String),
     /// The text is neither a share nor a size.
     #[error("`{0}` is neither a share from 1% to 100% nor a size; write \"50%\" or \"20 GiB\"")]
     DirtyLimit(String),
@@ -48,61 +46,9 @@ macro_rules! as_text {
     };
 }
 
-as_text!(Size);
 as_text!(DirtyLimit);
 as_text!(Age);
 as_text!(FlashBudget);
-
-/// A number of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Size(pub u64);
-
-impl FromStr for Size {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let error = || UnitError::Size(text.to_owned());
-        let trimmed = text.trim();
-        // A lone letter is binary, as in fio, qemu-img and LVM; bytesize would take it as decimal.
-        let lone = trimmed
-            .strip_suffix(['k', 'K', 'm', 'M', 'g', 'G', 't', 'T', 'p', 'P'])
-            .is_some_and(|rest| rest.trim_end().ends_with(|c: char| c.is_ascii_digit()));
-        let spelled = if lone { format!("{trimmed}iB") } else { trimmed.to_owned() };
-        if !spelled.starts_with(|c: char| c.is_ascii_digit()) {
-            return Err(error());
-        }
-        let size = spelled.parse::<bytesize::ByteSize>().map_err(|_| error())?.0;
-        // No file can have this size; bytesize makes the largest number of all that is larger.
-        if i64::try_from(size).is_ok() { Ok(Self(size)) } else { Err(error()) }
-    }
-}
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-        let exact = units.into_iter().find(|(shift, _)| self.0 != 0 && self.0.trailing_zeros() >= *shift);
-        match exact {
-            Some((shift, unit)) => write!(f, "{} {unit}", self.0 >> shift),
-            None => write!(f, "{} B", self.0),
-        }
-    }
-}
-
-impl Size {
-    /// The size for people: three digits with a unit, and the bytes behind them where that is not
-    /// exact.
-    #[must_use]
-    pub fn told(self) -> String {
-        let exact = self.to_string();
-        if !exact.ends_with(" B") && exact.len() <= "1234 MiB".len() || self.0 < 1024 {
-            return exact;
-        }
-        let units = [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-        let (unit, name) = units.into_iter().find(|(unit, _)| self.0 >= *unit).unwrap_or((1 << 10, "KiB"));
-        format!("{:.2} {name} ({} bytes)", self.0 as f64 / unit as f64, self.0)
-    }
-}
 
 /// The part of the cache that may be dirty: a share of the cache, or a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

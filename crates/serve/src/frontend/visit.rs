@@ -54,7 +54,7 @@ impl Visit {
         let Self { place, who, received, sent, .. } = self;
         let volume = self.volume.as_ref().map_or_else(|| "no volume".to_owned(), |name| format!("volume {name}"));
         let stayed = humantime::format_duration(Duration::from_millis(stayed.as_millis() as u64));
-        let [received, sent] = [received, sent].map(|bytes| bytesize::ByteSize(*bytes));
+        let [received, sent] = [received, sent].map(|bytes| flashfront_units::bytes(*bytes));
         format!("{place}: {who} left {volume} after {stayed}, {received} received from it, {sent} sent")
     }
 }
@@ -98,7 +98,7 @@ mod tests {
         let end = visit.end(Duration::from_millis(61_002));
         assert_eq!(
             end,
-            format!("NBD at unix:/s: {who} left volume data after 1m 1s 2ms, 3.0 MiB received from it, 512 B sent")
+            format!("NBD at unix:/s: {who} left volume data after 1m 1s 2ms, 3.00 MiB received from it, 512 B sent")
         );
     }
 }

@@ -19,6 +19,7 @@ mod units;
 use std::fmt;
 
 use flashfront_engine::BLOCK_BYTES;
+use flashfront_units::Size;
 use hashbrown::HashMap;
 
 use self::engine::Engine;
@@ -170,17 +171,6 @@ fn is_volume(name: &str) -> bool {
     name.starts_with("/dev/")
 }
 
-/// A size with a unit, in which three digits or so tell it.
-fn human(bytes: u64) -> String {
-    let (mut value, mut unit) = (bytes as f64, 0);
-    const UNITS: [&str; 7] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        (value, unit) = (value / 1024.0, unit + 1);
-    }
-    let digits = if unit == 0 || value.fract() == 0.0 { 0 } else { 2 };
-    format!("{value:.digits$} {}", UNITS[unit])
-}
-
 /// Where a clone's file lies on the volume.
 #[derive(Clone, Copy)]
 struct Place {
@@ -215,7 +205,7 @@ fn lay_out(
         next = end.ok_or_else(|| {
             section.wrong(&format!(
                 "its files end behind the volume, which has {}; make them smaller",
-                human(volume_bytes)
+                Size(volume_bytes).told()
             ))
         })?;
         Ok(place)
@@ -230,8 +220,8 @@ fn lay_out(
                     if end > share {
                         let what = format!(
                             "offset, size, filesize: it ends at {}, and the volume has {}; make it smaller",
-                            human(end),
-                            human(share)
+                            Size(end).told(),
+                            Size(share).told()
                         );
                         return Err(section.wrong(&what));
                     }
@@ -321,7 +311,7 @@ impl Section {
         let (block, reads, writes) = options.lengths();
         let most = reads.most(block).max(writes.most(block));
         if most > REQUEST_BYTES_MOST {
-            return Err(self.wrong(&format!("bs = {}; requests have at most 128 MiB", human(most))));
+            return Err(self.wrong(&format!("bs = {}; requests have at most 128 MiB", Size(most).told())));
         }
         let begin = self.begin(own);
         let begin = begin.ok_or_else(|| self.wrong("offset, offset_increment: they end behind any volume"))?;
