@@ -2,25 +2,29 @@
 //! Decisions made of an input: small numbers in their order, so that a changed byte changes one of
 //! them.
 //!
-//! Behind the end all are 0: every input means something, and a cut one a prefix of it. The crate
-//! arbitrary takes lengths from the end of an input, so that a cut input would mean something else.
+//! The crate arbitrary takes them from the front of the input. Behind the end all are 0, so every
+//! input means something, and a cut one a prefix of it. Only `below` is ours: a bound of 1 takes a
+//! byte here, too, so that what follows does not depend on how many choices there were.
 
-/// What is left of an input.
-pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+use arbitrary::Unstructured;
+
+/// The rest of an input.
+pub(crate) struct Bytes<'a>(Unstructured<'a>);
 
 impl<'a> Bytes<'a> {
-    /// Up to so many bytes.
-    pub(crate) fn take(&mut self, len: usize) -> &'a [u8] {
-        let (head, rest) = self.0.split_at(len.min(self.0.len()));
-        self.0 = rest;
-        head
+    pub(crate) fn new(input: &'a [u8]) -> Self {
+        Self(Unstructured::new(input))
     }
 
-    /// A little-endian number of so many bytes, at most 8.
+    /// Up to `len` bytes.
+    pub(crate) fn take(&mut self, len: usize) -> &'a [u8] {
+        self.0.bytes(len.min(self.0.len())).expect("no more is asked for than there is")
+    }
+
+    /// A little-endian number of `bytes` bytes, at most 8.
     pub(crate) fn number(&mut self, bytes: usize) -> u64 {
         let mut value = [0; 8];
-        let head = self.take(bytes);
-        value[..head.len()].copy_from_slice(head);
+        self.0.fill_buffer(&mut value[..bytes]).expect("an input that ends goes on with zeroes");
         u64::from_le_bytes(value)
     }
 
@@ -42,6 +46,16 @@ impl<'a> Bytes<'a> {
     pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
+
+    /// Bytes that are left.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the input is used up.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 #[cfg(test)]
@@ -50,9 +64,10 @@ mod tests {
 
     #[test]
     fn a_cut_input_goes_on_with_zeroes() {
-        let mut bytes = Bytes(&[1, 2, 3, 7]);
+        let mut bytes = Bytes::new(&[1, 2, 3, 7]);
         assert_eq!((bytes.u8(), bytes.u16(), bytes.below(4)), (1, 0x0302, 3));
-        assert!(bytes.0.is_empty());
+        assert!(bytes.is_empty());
         assert_eq!((bytes.number(8), bytes.below(0), bytes.pick(&[5, 6])), (0, 0, 5));
+        assert_eq!(Bytes::new(&[9, 1]).number(4), 0x0109, "what is there counts");
     }
 }

@@ -44,14 +44,14 @@ thread_local! {
 fn body(data: &[u8]) {
     // A server that has panicked is not put back.
     let mut server = SERVER.take().unwrap_or_else(Server::start);
-    let mut bytes = Bytes(data);
+    let mut bytes = Bytes::new(data);
     let what = bytes.u8();
     let read_only = what & 4 != 0;
     server.offer(1 + u16::from(what & 1), if what & 2 == 0 { 512 } else { 4096 }, read_only);
     server.disk.broken = what & 8 != 0;
     let mut run = Run { server, clients: Vec::new(), at: 0 };
     run.connect();
-    while !bytes.0.is_empty() {
+    while !bytes.is_empty() {
         run.act(&mut bytes);
     }
     run.end();

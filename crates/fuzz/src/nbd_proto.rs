@@ -30,7 +30,7 @@ const SIZES: BlockSizes = BlockSizes { minimum: 1, preferred: 4096, maximum: PAY
 const ALL: [Replies; 3] = [Replies::Simple, Replies::Structured, Replies::Extended];
 
 fn body(data: &[u8]) {
-    let mut bytes = Bytes(data);
+    let mut bytes = Bytes::new(data);
     let what = bytes.u8();
     let replies = ALL[usize::from(what >> 1) % 3];
     let sound = what & 8 == 0;
@@ -59,7 +59,7 @@ fn client_says(bytes: &mut Bytes<'_>, replies: Replies, sound: bool) -> Vec<u8> 
         encode_option(&mut said, 10, b"\0\0\0\x04disk\0\0\0\x01\0\0\0\x0fbase:allocation");
         encode_option(&mut said, 7, b"\0\0\0\x04disk\0\x01\0\x03");
     }
-    while !bytes.0.is_empty() {
+    while !bytes.is_empty() {
         match bytes.below(6) {
             0 => {
                 let len = bytes.u8().into();
@@ -179,7 +179,7 @@ fn server_says(bytes: &mut Bytes<'_>, replies: Replies, sound: bool) -> Vec<u8> 
         encode_answer(&mut said, 7, 3, &size_and_flags);
         encode_answer(&mut said, 7, 1, &[]);
     }
-    while !bytes.0.is_empty() {
+    while !bytes.is_empty() {
         match bytes.below(8) {
             0 => {
                 let len = bytes.u8().into();
@@ -206,7 +206,7 @@ fn chunk(bytes: &mut Bytes<'_>, replies: Replies, said: &mut Vec<u8>) {
     let cookie = bytes.pick(&[0, 0, 1, 1, 2, 3, 3, 4]);
     let offset = requests().get(cookie as usize).map_or(9, |request| request.offset);
     let kind = bytes.pick(&[0_u16, 1, 1, 1, 2, 2, 5, 6, 0x8001, 0x8002, 77]);
-    let at = bytes.pick(&[offset, offset + 1000, offset + 2000, offset + 2048, bytes.0.len() as u64]);
+    let at = bytes.pick(&[offset, offset + 1000, offset + 2000, offset + 2048, bytes.len() as u64]);
     let payload = match kind {
         1 => [&at.to_be_bytes()[..], &vec![7; bytes.pick(&[1000, 2000, 2048, 3000, 4096, 0])]].concat(),
         2 => [&at.to_be_bytes()[..], &bytes.pick(&[1000_u32, 2000, 2048, 3000, 0]).to_be_bytes()].concat(),

@@ -25,7 +25,7 @@ thread_local! {
 }
 
 fn body(data: &[u8]) {
-    let mut bytes = Bytes(data);
+    let mut bytes = Bytes::new(data);
     let older = bytes.pick(&[Older::Keep, Older::Drop]);
     let damaged = Damaged::new(Cache::single(), &mut bytes);
     let device = damaged.bytes();

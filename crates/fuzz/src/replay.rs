@@ -27,7 +27,7 @@ pub(crate) const TARGET: Target = Target {
 const ACTIONS_MAX: u64 = 24;
 
 fn body(data: &[u8]) {
-    let mut bytes = Bytes(data);
+    let mut bytes = Bytes::new(data);
     let damaged = Damaged::new(Cache::all(), &mut bytes);
     let mut world = damaged.cache.world(&damaged.blocks);
     if world.mirror.is_some() {
@@ -187,10 +187,10 @@ mod tests {
     fn what_is_not_damaged_opens() {
         for cache in 0..Cache::all().len() as u8 {
             for members in [[0, 0], [1, 0], [2, 0], [3, 0], [3, 1]] {
-                let damaged = Damaged::new(Cache::all(), &mut Bytes(&[cache, 0]));
+                let damaged = Damaged::new(Cache::all(), &mut Bytes::new(&[cache, 0]));
                 let mut world = damaged.cache.world(&damaged.blocks);
                 if world.mirror.is_some() {
-                    pair(&mut world, &damaged, &mut Bytes(&members));
+                    pair(&mut world, &damaged, &mut Bytes::new(&members));
                 }
                 assert!(is_servable(&world, damaged.cache), "cache {cache}, members {members:?}");
                 let opened = world.open();

@@ -26,7 +26,7 @@ const COMMIT: [u8; 4] = *b"FFcm";
 const CHECKPOINT: [u8; 4] = *b"FFck";
 
 fn body(data: &[u8]) {
-    let mut bytes = Bytes(data);
+    let mut bytes = Bytes::new(data);
     let what = bytes.u8();
     let mut block = bytes.take(BLOCK).to_vec();
     block.resize(BLOCK, 0);

@@ -32,7 +32,7 @@ thread_local! {
 }
 
 fn body(data: &[u8]) {
-    let mut bytes = Bytes(data);
+    let mut bytes = Bytes::new(data);
     let what = bytes.u8();
     let caches = Cache::all();
     let mut device = caches[bytes.below(caches.len() as u64) as usize].bytes.clone();

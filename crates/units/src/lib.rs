@@ -63,6 +63,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_message_has_the_bytes_where_the_size_is_not_exact() {
+        for (value, text) in
+            [(513, "513 B"), (1 << 30, "1 GiB"), (3 << 29, "1536 MiB"), ((3 << 29) + 1, "1.50 GiB (1610612737 bytes)")]
+        {
+            assert_eq!(Size(value).told(), text);
+        }
+    }
+
+    #[test]
     fn sizes_have_three_digits() {
         for (value, text) in [
             (0, "0 B"),
