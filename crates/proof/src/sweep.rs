@@ -86,7 +86,7 @@ impl FromStr for Point {
 
 /// What a sweep has covered, and found.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct Swept {
     /// Moments at which the power was cut; second cuts count too.
     pub points: u64,
     /// Ways of dying that were replayed and judged.
@@ -134,8 +134,8 @@ pub fn effects_hash(workload: &Workload) -> u64 {
 
 /// Sweeps a workload. `ended` is shown what was found so far after each event's cuts;
 /// [`ControlFlow::Break`] ends the sweep.
-pub fn sweep(workload: &Workload, share: Share, ended: &mut dyn FnMut(&Outcome) -> ControlFlow<()>) -> Outcome {
-    let mut outcome = Outcome::default();
+pub fn sweep(workload: &Workload, share: Share, ended: &mut dyn FnMut(&Swept) -> ControlFlow<()>) -> Swept {
+    let mut outcome = Swept::default();
     workload::play(workload, &mut |client, event| {
         if event % share.of != share.nth {
             return ControlFlow::Continue(());
@@ -165,7 +165,7 @@ pub fn reproduce(point: &Point) -> Result<(), String> {
         if event < point.cut.event {
             return ControlFlow::Continue(());
         }
-        let mut one = Outcome::default();
+        let mut one = Swept::default();
         match point.again {
             None => one.judge(point, || die(client, point.cut)),
             Some(again) => {
@@ -199,7 +199,7 @@ fn die(client: &Client, cut: Cut) -> Client {
 }
 
 /// Cuts a replay at every event of it.
-fn sweep_replay(point: &Point, client: &Client, outcome: &mut Outcome) {
+fn sweep_replay(point: &Point, client: &Client, outcome: &mut Swept) {
     let mut replay = die(client, point.cut);
     replay.world.begin_open();
     for event in 0.. {
@@ -214,7 +214,7 @@ fn sweep_replay(point: &Point, client: &Client, outcome: &mut Outcome) {
     }
 }
 
-impl Outcome {
+impl Swept {
     /// Opens what a power cut left, reads everything, drains, stops, and reads the bare origins.
     fn judge(&mut self, point: &Point, left: impl Fn() -> Client) {
         self.fates += 1;

@@ -11,14 +11,14 @@ mod trouble;
 use crate::panics;
 
 pub use extra::Extra;
-pub use life::{Outcome, run};
+pub use life::{Lived, run};
 pub use plan::{Change, ClientPlan, Plan, Trouble, What};
 
 /// Lives a seed's life, with its plan changed so.
 ///
 /// # Errors
 /// The promise that was broken.
-pub fn live(seed: u64, changes: &[Change]) -> Result<Outcome, String> {
+pub fn live(seed: u64, changes: &[Change]) -> Result<Lived, String> {
     let mut plan = Plan::from_seed(seed);
     changes.iter().for_each(|change| plan.change(*change));
     panics::caught(|| run(plan, seed))

@@ -15,7 +15,7 @@ use std::fs::File;
 
 use flashfront_engine::policy::Spec;
 use flashfront_sim::policy::{self, Access, Build, Changes};
-use flashfront_sim::trace::{Echoes, Format, Grid, Op, Options, Phases, Reader};
+use flashfront_sim::trace::{Echoes, Format, Grid, GridFinder, Op, Options, Reader};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut options, mut shifted, mut echoes_ms) = (Options::default(), false, None);
@@ -56,7 +56,7 @@ impl Trace {
         shifted: bool,
         echoes_ms: Option<u64>,
     ) -> Result<Self, Box<dyn std::error::Error>> {
-        let (phases, records) = Phases::ahead(Reader::new(File::open(path)?, options)?, Phases::REQUESTS);
+        let (phases, records) = GridFinder::ahead(Reader::new(File::open(path)?, options)?, GridFinder::REQUESTS);
         let grid = if shifted { phases.grid() } else { Grid::ALIGNED };
         let mut echoes = echoes_ms.map(|ms| Echoes::within(ms * 1_000_000));
         let (mut accesses, mut devices, mut blocks) = (Vec::new(), HashMap::new(), HashMap::<u64, ()>::new());

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 
-use flashfront_sim::trace::{Echoes, Format, Grid, Op, Options, Phases, Reader};
+use flashfront_sim::trace::{Echoes, Format, Grid, GridFinder, Op, Options, Reader};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut options, mut shifted, mut echoes_ms) = (Options::default(), false, None);
@@ -51,7 +51,7 @@ fn about(
 
     let reader = Reader::new(File::open(path)?, options)?;
     let format = reader.format().name;
-    let (phases, mut records) = Phases::ahead(reader, Phases::REQUESTS);
+    let (phases, mut records) = GridFinder::ahead(reader, GridFinder::REQUESTS);
     let grid = if shifted { phases.grid() } else { Grid::ALIGNED };
     let mut echoes = echoes_ms.map(|ms| Echoes::within(ms * 1_000_000));
     let (mut requests, mut accesses, mut blocks) = (0_u64, 0_u64, HashSet::new());

@@ -102,7 +102,7 @@ pub struct Adapted {
 
 /// A case of the experiment.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct Findings {
     /// Which.
     pub case: &'static Case,
     /// Reads between two points.
@@ -113,7 +113,7 @@ pub struct Outcome {
     pub rows: Vec<Adapted>,
 }
 
-impl Outcome {
+impl Findings {
     /// The point that ends this round.
     #[must_use]
     pub fn end_of_round(&self, round: u64) -> usize {
@@ -191,7 +191,7 @@ impl Experiment {
     /// # Panics
     /// If [`CACHE_BLOCKS`] or [`ROUNDS`] don't allow it.
     #[must_use]
-    pub fn run(&self, case: &'static Case, policies: &[&'static Spec<Build>], done: &AtomicU64) -> Outcome {
+    pub fn run(&self, case: &'static Case, policies: &[&'static Spec<Build>], done: &AtomicU64) -> Findings {
         assert!(
             CACHE_BLOCKS.contains(&self.cache_blocks) && ROUNDS.contains(&self.rounds),
             "{self:?} is too large or small"
@@ -217,7 +217,7 @@ impl Experiment {
             joined.collect::<Vec<_>>()
         });
         rows.sort_by_key(|row| row.0);
-        Outcome { case, step: self.step(), reads, rows: rows.into_iter().map(|row| row.1).collect() }
+        Findings { case, step: self.step(), reads, rows: rows.into_iter().map(|row| row.1).collect() }
     }
 
     /// The blocks that are asked for, one after the other.

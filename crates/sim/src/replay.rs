@@ -36,7 +36,7 @@ pub use error::SourceError;
 pub use progress::Progress;
 
 use crate::policy::{Access, Build};
-use crate::trace::{DiskPhase, Format, Report};
+use crate::trace::{DiskGrid, Format, Report};
 use ledger::Ledger;
 use survey::{Survey, Unique};
 
@@ -97,7 +97,7 @@ pub struct Reading {
     /// Where blocks begin, as asked for.
     pub grid: GridChoice,
     /// The disks of the first 100,000 requests, and where the blocks of each would begin.
-    pub disks: Vec<DiskPhase>,
+    pub disks: Vec<DiskGrid>,
     /// Reads and writes of the trace.
     pub requests: u64,
     /// Discards, which were left out.

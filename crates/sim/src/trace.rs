@@ -4,7 +4,7 @@
 //! A [`Reader`] unpacks what is compressed, knows or is told the [`Format`], and never holds more
 //! than its buffers: a trace may be longer than RAM. What it can't read it counts and shows
 //! ([`Report`]), what it leaves out on purpose too: requests read, lines skipped and lines that are
-//! bad add up to the file. [`Grid`] cuts a record into blocks, [`Phases`] finds where the blocks of
+//! bad add up to the file. [`Grid`] cuts a record into blocks, [`GridFinder`] finds where the blocks of
 //! the traced disk begin, [`Echoes`] drops requests that were traced twice.
 
 mod action;
@@ -12,11 +12,11 @@ mod buffer;
 mod compressed;
 mod echo;
 mod format;
+mod grid_finder;
 mod head;
 mod item;
 pub(crate) mod made;
 mod names;
-mod phase;
 mod reader;
 mod record;
 mod report;
@@ -29,9 +29,9 @@ pub use action::Action;
 pub use echo::Echoes;
 pub(crate) use format::is_event;
 pub use format::{Format, FormatError};
+pub use grid_finder::{Ahead, DiskGrid, GridFinder};
 pub use made::Load as MadeLoad;
-pub use phase::{Ahead, DiskPhase, Phases};
 pub use reader::{OpenError, Options, ReadError, Reader};
 pub use record::{DATA_SECTORS_MAX, Op, Record, SECTOR_BYTES, SECTOR_MAX};
-pub use report::{BAD_SHOWN, Bad, Place, Reason, Report};
+pub use report::{BAD_SHOWN, Bad, Position, Reason, Report};
 pub use split::{Access, Accesses, Grid};

@@ -16,8 +16,8 @@ const UNIT: u64 = 128 << 10;
 
 pub(super) fn suite(name: &str, scale: Scale) -> Option<Suite> {
     let source = compare::ALL.iter().find(|suite| suite.name == name)?;
-    let lines = source.lines();
-    let cache_bytes = lines.iter().map(|line| line.geometry.cache_bytes).max().unwrap_or(0);
+    let sessions = source.sessions();
+    let cache_bytes = sessions.iter().map(|session| session.geometry.cache_bytes).max().unwrap_or(0);
     let headline = if source.by_iops { Headline::Iops } else { Headline::Bandwidth };
     let job = |task: &Task| {
         let figures = source.published_for(&task.name).into_iter();
@@ -35,7 +35,7 @@ pub(super) fn suite(name: &str, scale: Scale) -> Option<Suite> {
             published: published.collect(),
         }
     };
-    let groups = lines.iter().map(|line| Group { jobs: line.tasks.iter().map(job).collect() });
+    let groups = sessions.iter().map(|session| Group { jobs: session.tasks.iter().map(job).collect() });
     Some(Suite {
         name: source.name.to_owned(),
         summary: source.summary.to_owned(),

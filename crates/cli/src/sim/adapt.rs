@@ -10,7 +10,7 @@ use std::thread;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use flashfront_sim::adapt::load::{self, Case};
-use flashfront_sim::adapt::{Adapted, CACHE_BLOCKS, Experiment, Outcome, ROUNDS};
+use flashfront_sim::adapt::{Adapted, CACHE_BLOCKS, Experiment, Findings, ROUNDS};
 use serde::Serialize;
 
 use self::text::table;
@@ -113,7 +113,7 @@ impl Adapt {
         printed.map(|()| ExitCode::SUCCESS)
     }
 
-    fn print(&self, outcomes: &[Outcome], experiment: &Experiment) -> anyhow::Result<()> {
+    fn print(&self, outcomes: &[Findings], experiment: &Experiment) -> anyhow::Result<()> {
         if self.csv {
             return human::print(&csv(outcomes)?);
         }
@@ -129,7 +129,7 @@ impl Adapt {
     }
 
     /// All cases, while a bar shows how far they are.
-    fn watched(&self, experiment: &Experiment) -> anyhow::Result<Vec<Outcome>> {
+    fn watched(&self, experiment: &Experiment) -> anyhow::Result<Vec<Findings>> {
         let (policies, cases) = (policies(&self.policy), cases(&self.load));
         let all = experiment.reads() * (policies.len() * cases.len()) as u64;
         let bar = progress::of_share("simulating", all);
@@ -149,7 +149,7 @@ impl Adapt {
     }
 }
 
-fn line<'a>(outcome: &'a Outcome, row: &'a Adapted) -> Line<'a> {
+fn line<'a>(outcome: &'a Findings, row: &'a Adapted) -> Line<'a> {
     let (last, round) = (outcome.points(), outcome.end_of_round(1));
     let totals = &row.points[last];
     let (after, worst) = (outcome.after_turnover(), outcome.worst_round(row));
@@ -183,7 +183,7 @@ fn line<'a>(outcome: &'a Outcome, row: &'a Adapted) -> Line<'a> {
 
 /// A point of a curve: the outcome, the policy's row in it, and the number of the point. What is one
 /// figure for all of a curve stands in each line of it.
-type Point<'a> = (&'a Outcome, &'a Adapted, usize);
+type Point<'a> = (&'a Findings, &'a Adapted, usize);
 
 const COLUMNS: &[Column<Point<'_>>] = &[
     ("case", |it| it.0.case.name.to_owned()),
@@ -209,7 +209,7 @@ fn points(value: Option<f64>) -> String {
     optional(value.map(|value| format!("{value:.4}")))
 }
 
-fn csv(outcomes: &[Outcome]) -> anyhow::Result<String> {
+fn csv(outcomes: &[Findings]) -> anyhow::Result<String> {
     let curves = outcomes.iter().flat_map(|outcome| outcome.rows.iter().map(move |row| (outcome, row)));
     let points = curves.flat_map(|(outcome, row)| (1..row.points.len()).map(move |nth| (outcome, row, nth)));
     csv::text(COLUMNS, points)

@@ -133,7 +133,7 @@ impl Compare {
             comparison.systems.retain(|name| self.systems.iter().any(|asked| asked == name));
         }
         if let Some(task) = &self.until {
-            let names = comparison.lines.iter().flat_map(|line| &line.tasks).map(|it| it.name.clone());
+            let names = comparison.sessions.iter().flat_map(|session| &session.tasks).map(|it| it.name.clone());
             let names: Vec<String> = names.collect();
             if !comparison.end_with(task) {
                 misused!("--until: `{task}`; the suite {} has {}", suite.name, names.join(", "));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use flashfront_sim::rival;
-use flashfront_sim::scenario::{Beside, Outcome, Scenario};
+use flashfront_sim::scenario::{Beside, Judged, Scenario};
 
 use self::job::JobArgs;
 use super::report::{self, ReportArgs};
@@ -108,7 +108,7 @@ fn beside(names: &[String]) -> anyhow::Result<Vec<Beside>> {
 }
 
 /// Runs it while a bar shows how far it is.
-fn watched(scenario: &Scenario, stop: &AtomicBool) -> anyhow::Result<Outcome> {
+fn watched(scenario: &Scenario, stop: &AtomicBool) -> anyhow::Result<Judged> {
     let bar = progress::of_share("simulating", scenario.work_bytes());
     let outcome = scenario.run(&mut |work| {
         bar.inc(work);

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flashfront_proof::panics;
-use flashfront_proof::sweep::{Outcome, Point, Share, WORKLOADS, events, reproduce, sweep};
+use flashfront_proof::sweep::{Point, Share, Swept, WORKLOADS, events, reproduce, sweep};
 
 use super::{USAGE, interrupted, on_all_cores, one_line, seconds_left};
 
@@ -36,7 +36,7 @@ fn all() -> Result<bool, String> {
     let done = AtomicU64::new(0);
     let shares = on_all_cores(
         |nth, of| {
-            let mut outcome = Outcome::default();
+            let mut outcome = Swept::default();
             for workload in WORKLOADS {
                 outcome.add(sweep(workload, Share { of, nth }, &mut |_| {
                     done.fetch_add(1, Ordering::Relaxed);
@@ -50,7 +50,7 @@ fn all() -> Result<bool, String> {
             format!("sweep: {done} of {all} events cut, about {} s left", seconds_left(elapsed, done, all))
         },
     );
-    let mut outcome = Outcome::default();
+    let mut outcome = Swept::default();
     shares.into_iter().for_each(|share| outcome.add(share));
     for (point, violation) in outcome.violations.iter().take(SHOWN_MAX) {
         println!("FAILED: cargo x sweep --point {point}: {}", one_line(violation));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flashfront_proof::panics;
-use flashfront_proof::torture::{Change, Outcome, live, shrink};
+use flashfront_proof::torture::{Change, Lived, live, shrink};
 
 use super::{USAGE, interrupted, on_all_cores, one_line};
 
@@ -27,7 +27,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, outcome: &Outcome) {
+    fn add(&mut self, outcome: &Lived) {
         self.operations += outcome.answers;
         self.crashes += outcome.crashes;
         self.faults += outcome.faults;
@@ -116,7 +116,7 @@ pub(crate) fn main(args: &[&str]) -> Result<bool, String> {
 }
 
 /// Lives a seed, some of them twice.
-fn life(seed: u64, changes: &[Change]) -> Result<Outcome, String> {
+fn life(seed: u64, changes: &[Change]) -> Result<Lived, String> {
     let outcome = live(seed, changes)?;
     if seed.is_multiple_of(TWICE_EVERY) {
         let again = live(seed, changes)?;

@@ -120,7 +120,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Waits until at most so many requests are in flight.
-    pub fn settle(&mut self, in_flight: usize) {
+    pub fn wait_down_to(&mut self, in_flight: usize) {
         while self.client.world.engine.is_some() && self.client.world.in_flight() > in_flight && self.step() {}
     }
 
@@ -147,7 +147,7 @@ impl<'a> Stage<'a> {
 
     /// Stops cleanly; nothing can be asked for any more.
     pub fn stop(&mut self) {
-        self.settle(0);
+        self.wait_down_to(0);
         self.control(Control::Stop);
         self.until(Event::Stopped);
         if !self.over {

@@ -23,5 +23,5 @@ pub struct Workload {
 pub(super) fn play<'a>(workload: &Workload, watch: &'a mut Watch<'a>) {
     let mut stage = Stage::new(Client::fresh((workload.world)()), watch);
     (workload.run)(&mut stage);
-    stage.settle(0);
+    stage.wait_down_to(0);
 }

@@ -196,14 +196,14 @@ fn writeback(on: &mut Stage<'_>) {
         on.write(0, round * B, 4 * B, false);
         on.write(0, 40 * B + 3, 2, false);
         on.write(0, 20 * B + round, 2 * B, round == 1);
-        on.settle(2);
+        on.wait_down_to(2);
         on.flush(0);
         on.write(0, 2 * B, 3 * B - 1, false);
         on.read(0, 0, 30 * B);
-        on.settle(1);
+        on.wait_down_to(1);
     }
     on.write(0, 100 * B, 20 * B, true);
-    on.settle(0);
+    on.wait_down_to(0);
     on.write(0, 60 * B, B, false);
     on.pass(400_000_000);
 }
@@ -211,36 +211,36 @@ fn writeback(on: &mut Stage<'_>) {
 fn mirror(on: &mut Stage<'_>, dies: u8) {
     on.write(0, 0, 12 * B, true);
     on.read(0, 60 * B, 10 * B);
-    on.settle(0);
+    on.wait_down_to(0);
     on.fail_member(dies);
     for round in 0..6 {
         on.write(0, round * 2 * B, 3 * B, round % 2 == 0);
         on.read(0, 56 * B + round, 8 * B);
-        on.settle(1);
+        on.wait_down_to(1);
         on.flush(0);
     }
     on.mode(0, Mode::Writearound);
     on.write(0, 60 * B, 6 * B, false);
     on.mode(0, Mode::Writeback);
-    on.settle(0);
+    on.wait_down_to(0);
     on.write(0, 90 * B, 4 * B, false);
     on.replace_member(dies);
     on.write(0, 92 * B, 4 * B, true);
-    on.settle(0);
+    on.wait_down_to(0);
     on.write(0, 20 * B, 4 * B, true);
-    on.settle(0);
+    on.wait_down_to(0);
 }
 
 fn killed(on: &mut Stage<'_>) {
     on.write(0, 0, 12 * B, true);
     on.write(0, 40 * B, 8 * B, false);
-    on.settle(0);
+    on.wait_down_to(0);
     on.kill();
     // Commits of clean blocks are written after 5 ms.
     on.read(0, 36 * B, 10 * B);
     on.pass(20_000_000);
     on.flush(0);
-    on.settle(0);
+    on.wait_down_to(0);
     on.mode(0, Mode::Writeback);
     on.write(0, 60 * B, 6 * B, false);
     on.write(0, 2 * B, 3 * B, true);
@@ -248,99 +248,99 @@ fn killed(on: &mut Stage<'_>) {
     on.kill();
     on.read(0, 56 * B, 12 * B);
     on.read(0, 0, 12 * B);
-    on.settle(0);
+    on.wait_down_to(0);
     on.flush(0);
-    on.settle(0);
+    on.wait_down_to(0);
     on.pass(20_000_000);
 }
 
 fn past(on: &mut Stage<'_>) {
     on.read(0, 0, 40 * B);
-    on.settle(0);
+    on.wait_down_to(0);
     on.write(0, 4 * B, 8 * B, false);
     on.write(0, 20 * B + 5, 4, true);
     on.read(0, 0, 24 * B);
-    on.settle(1);
+    on.wait_down_to(1);
     on.write(0, 6 * B, 2 * B, false);
     on.read(0, 60 * B, 10 * B);
-    on.settle(0);
+    on.wait_down_to(0);
     on.flush(0);
-    on.settle(0);
+    on.wait_down_to(0);
     on.write(0, 62 * B, 3 * B, false);
     on.write(0, 5 * B, B, true);
     on.read(0, 0, 70 * B);
-    on.settle(0);
+    on.wait_down_to(0);
     on.pass(50_000_000);
 }
 
 fn passthrough(on: &mut Stage<'_>) {
     on.write(0, 0, 30 * B, true);
     on.read(0, 60 * B, 20 * B);
-    on.settle(0);
+    on.wait_down_to(0);
     on.write(0, 10 * B, 4 * B, false);
     on.mode(0, Mode::Passthrough);
     on.write(0, 12 * B, 8 * B, false);
     on.write(0, 62 * B + 2, 12, false);
     on.read(0, 0, 30 * B);
-    on.settle(0);
+    on.wait_down_to(0);
     on.flush(0);
-    on.settle(0);
+    on.wait_down_to(0);
     on.pass(50_000_000);
 }
 
 fn bypass(on: &mut Stage<'_>) {
     on.write(0, 40 * B, 20 * B, true);
     on.read(0, 80 * B, 10 * B);
-    on.settle(0);
+    on.wait_down_to(0);
     on.drain();
     on.write(0, 100 * B, 6 * B, true);
-    on.settle(0);
+    on.wait_down_to(0);
     for nth in 0..20 {
         on.write(0, (30 + nth * 6) * B, 6 * B, nth % 7 == 6);
-        on.settle(2);
+        on.wait_down_to(2);
     }
     on.flush(0);
-    on.settle(0);
+    on.wait_down_to(0);
     on.read(0, 30 * B, 100 * B);
-    on.settle(0);
+    on.wait_down_to(0);
     on.pass(20_000_000);
 }
 
 fn discard(on: &mut Stage<'_>) {
     on.write(0, 0, 40 * B, true);
     on.read(0, 100 * B, 20 * B);
-    on.settle(0);
+    on.wait_down_to(0);
     on.change(RequestOp::Discard, 0, 4 * B, 8 * B, false);
     on.change(RequestOp::Discard, 0, 104 * B + 3, 40, true);
     on.write(0, 6 * B, 2 * B, false);
-    on.settle(0);
+    on.wait_down_to(0);
     on.flush(0);
-    on.settle(0);
+    on.wait_down_to(0);
     on.write(0, 105 * B, B, false);
     on.change(RequestOp::Discard, 0, 20 * B, 30 * B, false);
     on.write(0, 30 * B + 1, 20, true);
-    on.settle(0);
+    on.wait_down_to(0);
     on.drain();
     on.change(RequestOp::Discard, 0, 0, 10 * B, true);
     on.write(0, 2 * B, B, true);
-    on.settle(0);
+    on.wait_down_to(0);
 }
 
 fn zeroes(on: &mut Stage<'_>) {
     let zeroes = RequestOp::WriteZeroes { may_discard: true };
     on.write(0, 0, 60 * B, true);
     on.read(0, 100 * B, 40 * B);
-    on.settle(0);
+    on.wait_down_to(0);
     on.change(zeroes, 0, 4 * B, 2 * B, false);
     on.change(zeroes, 0, 10 * B + 4, 20 * B, true);
-    on.settle(0);
+    on.wait_down_to(0);
     on.change(RequestOp::WriteZeroes { may_discard: false }, 0, 95 * B, 30 * B, false);
     on.write(0, 100 * B, 4 * B, false);
-    on.settle(0);
+    on.wait_down_to(0);
     on.flush(0);
-    on.settle(0);
+    on.wait_down_to(0);
     on.change(zeroes, 0, 101 * B, 2 * B, true);
-    on.settle(0);
+    on.wait_down_to(0);
     on.pass(20_000_000);
 }
 
@@ -351,10 +351,10 @@ fn modes(on: &mut Stage<'_>) {
         on.mode(0, Mode::ALL[mode]);
         on.write(0, nth % 3 * 8 * B + 2, 4 * B, nth % 4 == 0);
         on.read(0, 0, 24 * B);
-        on.settle(1);
+        on.wait_down_to(1);
     }
     on.flush(0);
-    on.settle(0);
+    on.wait_down_to(0);
     on.pass(20_000_000);
 }
 
@@ -363,30 +363,30 @@ fn destage(on: &mut Stage<'_>) {
         on.write(0, nth * 9 * B, 4 * B, false);
     }
     on.flush(0);
-    on.settle(0);
+    on.wait_down_to(0);
     on.control(flashfront_engine::Control::Drain(true));
     for nth in 0..6 {
         on.write(0, nth * 18 * B + B, 2 * B, nth == 3);
-        on.settle(2);
+        on.wait_down_to(2);
     }
     on.flush(0);
-    on.settle(0);
+    on.wait_down_to(0);
     on.control(flashfront_engine::Control::Drain(false));
     on.write(0, 0, 60 * B, false);
     on.pass(300_000_000);
     on.write(0, 9 * B, B, true);
-    on.settle(0);
+    on.wait_down_to(0);
 }
 
 fn reclaim(on: &mut Stage<'_>) {
     for nth in 0..44 {
         on.write(0, nth * 37 % 18 * 16 * B, 15 * B, false);
-        on.settle(3);
+        on.wait_down_to(3);
         if nth % 11 == 10 {
             on.flush(0);
         }
     }
-    on.settle(0);
+    on.wait_down_to(0);
     on.pass(120_000_000);
     on.expect(on.evicted() > 0 && on.checkpoints() > 1, "eviction and checkpoints");
 }
@@ -394,20 +394,20 @@ fn reclaim(on: &mut Stage<'_>) {
 fn survivors(on: &mut Stage<'_>) {
     for nth in 0..36 {
         on.read(0, nth * 37 % 26 * 16 * B, 15 * B);
-        on.settle(1);
+        on.wait_down_to(1);
         on.read(0, 37 % 26 * 16 * B, 6 * B);
         if nth % 6 == 5 {
             on.write(0, (nth * 37 % 26 * 16 + 2) * B, 2 * B, nth % 12 == 5);
         }
-        on.settle(1);
+        on.wait_down_to(1);
     }
-    on.settle(0);
+    on.wait_down_to(0);
     on.expect(on.evicted() > 0, "eviction");
 }
 
 fn neighbours(on: &mut Stage<'_>) {
     on.read(0, 250 * B, B);
-    on.settle(0);
+    on.wait_down_to(0);
     for nth in 0..14 {
         let unit = nth * 16 * B;
         // A disk that is slow to say what it has read.
@@ -416,14 +416,14 @@ fn neighbours(on: &mut Stage<'_>) {
         on.read(0, unit + 5 * B - 3, 6);
         on.write(0, unit + 9 * B, 2 * B, false);
         // The write is over before the reads are.
-        on.settle(2);
+        on.wait_down_to(2);
         on.read(0, unit + 8 * B, 3 * B);
-        on.settle((nth % 2) as usize);
+        on.wait_down_to((nth % 2) as usize);
     }
-    on.settle(0);
+    on.wait_down_to(0);
     on.expect(on.joined() > 14, "reads that join others");
     on.flush(0);
-    on.settle(0);
+    on.wait_down_to(0);
 }
 
 fn detach(on: &mut Stage<'_>) {
@@ -431,7 +431,7 @@ fn detach(on: &mut Stage<'_>) {
         on.write(0, nth * 20 * B, 5 * B + 1, nth == 2);
     }
     on.read(0, 0, 100 * B);
-    on.settle(0);
+    on.wait_down_to(0);
     on.drain();
     on.stop();
 }
@@ -441,7 +441,7 @@ fn stop(on: &mut Stage<'_>) {
         on.write(0, nth * 20 * B, 5 * B + 1, nth == 2);
     }
     on.read(0, 0, 100 * B);
-    on.settle(0);
+    on.wait_down_to(0);
     on.write(0, 3 * B, 2 * B, false);
     on.write(0, 90 * B, 2 * B, false);
     on.stop();
@@ -453,13 +453,13 @@ fn lanes(on: &mut Stage<'_>) {
         on.write(0, (nth + 60) * B, B, false);
         on.flush(0);
         on.read(0, nth * 5 * B, 30 * B);
-        on.settle(3);
+        on.wait_down_to(3);
     }
-    on.settle(0);
+    on.wait_down_to(0);
     on.pass(150_000_000);
     on.change(RequestOp::WriteZeroes { may_discard: true }, 0, 10 * B, 30 * B, true);
     on.flush(0);
-    on.settle(0);
+    on.wait_down_to(0);
 }
 
 fn origins(on: &mut Stage<'_>) {
@@ -469,30 +469,30 @@ fn origins(on: &mut Stage<'_>) {
             on.read(origin, nth * 10 * B, 14 * B);
         }
         on.flush(nth as usize % 2);
-        on.settle(2);
+        on.wait_down_to(2);
     }
     on.mode(1, Mode::Writeback);
     on.write(1, 4 * B + 2, 3, false);
     on.mode(0, Mode::Writearound);
     on.write(0, 4 * B + 2, 3, false);
-    on.settle(0);
+    on.wait_down_to(0);
     on.flush(0);
     on.flush(1);
-    on.settle(0);
+    on.wait_down_to(0);
     on.pass(20_000_000);
 }
 
 fn replay(on: &mut Stage<'_>) {
     on.write(0, 0, 20 * B, true);
     on.read(0, 40 * B, 8 * B);
-    on.settle(0);
+    on.wait_down_to(0);
     on.write(0, 4 * B, 2 * B, false);
     on.flush(0);
     on.write(0, 10 * B + 1, B, false);
-    on.settle(0);
+    on.wait_down_to(0);
     on.mode(0, Mode::Writethrough);
     on.write(0, 41 * B, 2 * B, false);
     on.write(0, 5 * B, B, true);
-    on.settle(0);
+    on.wait_down_to(0);
     on.pass(10_000_000);
 }

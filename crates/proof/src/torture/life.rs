@@ -26,7 +26,7 @@ const OPERATOR: usize = usize::MAX;
 
 /// How a life went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct Lived {
     /// Over all effects.
     pub hash: u64,
     /// Inputs of the engine.
@@ -78,7 +78,7 @@ struct Life {
 /// # Panics
 /// When the engine breaks a promise; the message says what and where.
 #[must_use]
-pub fn run(mut plan: Plan, seed: u64) -> Outcome {
+pub fn run(mut plan: Plan, seed: u64) -> Lived {
     plan.add_extras(seed);
     let client = first_client(&plan);
     let limit = Some(client.world.engine().status().dirty_limit_blocks);
@@ -144,10 +144,10 @@ fn one_in(rng: &mut Rng, n: u64) -> bool {
 }
 
 impl Life {
-    fn outcome(&self, refused: bool) -> Outcome {
+    fn outcome(&self, refused: bool) -> Lived {
         let world = &self.client.world;
         let devices = world.origins.iter().chain([&world.cache]).chain(&world.mirror);
-        Outcome {
+        Lived {
             hash: world.effects_hash(),
             steps: world.steps,
             answers: self.client.answers,

@@ -7,7 +7,7 @@ use crate::zipf::Scatter;
 
 const SMALL: Experiment = Experiment { cache_blocks: 2048, rounds: 12, seed: 7 };
 
-fn run(experiment: &Experiment, case: &'static Case, names: &[&str]) -> Outcome {
+fn run(experiment: &Experiment, case: &'static Case, names: &[&str]) -> Findings {
     let policies: Vec<_> = names.iter().map(|name| policy::by_name(name).expect("a policy of ours")).collect();
     experiment.run(case, &policies, &AtomicU64::new(0))
 }

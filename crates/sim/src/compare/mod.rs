@@ -19,7 +19,7 @@ use flashfront_engine::Time;
 pub use cell::Cell;
 pub use published::Published;
 pub use suite::ALL;
-pub use task::{AsFio, Line, Suite, Task};
+pub use task::{AsFio, Session, Suite, Task};
 pub use under::Under;
 pub use validation::{Errors, Kind};
 
@@ -30,9 +30,9 @@ use crate::system::System;
 /// A task as it went.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Its line's number in the suite.
-    pub line: usize,
-    /// Its number in the line.
+    /// Its session's number in the suite.
+    pub session: usize,
+    /// Its number in the session.
     pub task: usize,
     /// What came of it.
     pub result: PhaseResult,
@@ -53,7 +53,7 @@ pub struct Comparison {
     /// Of what.
     pub suite: &'static Suite,
     /// What is run.
-    pub lines: Vec<Line>,
+    pub sessions: Vec<Session>,
     /// By whom, by its name in the suite.
     pub systems: Vec<&'static str>,
 }
@@ -62,42 +62,42 @@ impl Comparison {
     /// All of a suite.
     #[must_use]
     pub fn of(suite: &'static Suite) -> Self {
-        Self { suite, lines: suite.lines(), systems: suite.names() }
+        Self { suite, sessions: suite.sessions(), systems: suite.names() }
     }
 
-    /// Ends with this task; false if no line has it.
+    /// Ends with this task; false if no session has it.
     pub fn end_with(&mut self, task: &str) -> bool {
-        self.lines.retain(|line| line.tasks.iter().any(|it| it.name == task));
-        for line in &mut self.lines {
-            let last = line.tasks.iter().position(|it| it.name == task).unwrap_or(0);
-            line.tasks.truncate(last + 1);
+        self.sessions.retain(|session| session.tasks.iter().any(|it| it.name == task));
+        for session in &mut self.sessions {
+            let last = session.tasks.iter().position(|it| it.name == task).unwrap_or(0);
+            session.tasks.truncate(last + 1);
         }
-        !self.lines.is_empty()
+        !self.sessions.is_empty()
     }
 
     /// What has to be done, for a progress bar.
     #[must_use]
     pub fn work_bytes(&self) -> u64 {
-        self.lines.iter().map(Line::work_bytes).sum::<u64>() * self.systems.len() as u64
+        self.sessions.iter().map(Session::work_bytes).sum::<u64>() * self.systems.len() as u64
     }
 
-    /// Runs all systems through all lines, several at a time; `watch` hears of work done, from any
+    /// Runs all systems through all sessions, several at a time; `watch` hears of work done, from any
     /// thread, and stops all with false.
     pub fn run(&self, watch: &(dyn Fn(u64) -> bool + Sync)) -> Option<Vec<Compared>> {
-        let (lines, systems) = (&self.lines, &self.systems);
+        let (sessions, systems) = (&self.sessions, &self.systems);
         let under: Vec<&Under> = self.suite.systems.iter().filter(|under| systems.contains(&under.name)).collect();
-        // The longest lines first, so that no thread is left with one of them at the end.
+        // The longest sessions first, so that no thread is left with one of them at the end.
         let mut parts: Vec<(usize, usize)> =
-            (0..lines.len()).flat_map(|line| (0..under.len()).map(move |system| (line, system))).collect();
-        parts.sort_by_key(|(line, _)| std::cmp::Reverse(lines[*line].work_bytes()));
+            (0..sessions.len()).flat_map(|session| (0..under.len()).map(move |system| (session, system))).collect();
+        parts.sort_by_key(|(session, _)| std::cmp::Reverse(sessions[*session].work_bytes()));
         let (next, ran) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let threads = thread::available_parallelism().map_or(1, usize::from).min(parts.len().max(1));
         let all = thread::scope(|scope| {
             let worker = || {
-                while let Some(&(line, system)) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let mut device = under[system].build(&lines[line].geometry);
-                    let results = run_line(&lines[line], under[system].by_threads, &mut *device, watch)?;
-                    let results = results.into_iter().enumerate().map(|(task, result)| Ran { line, task, result });
+                while let Some(&(session, system)) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let mut device = under[system].build(&sessions[session].geometry);
+                    let results = run_line(&sessions[session], under[system].by_threads, &mut *device, watch)?;
+                    let results = results.into_iter().enumerate().map(|(task, result)| Ran { session, task, result });
                     ran.lock().expect("no thread panics").push((system, results.collect::<Vec<_>>()));
                 }
                 Some(())
@@ -106,7 +106,7 @@ impl Comparison {
             threads.into_iter().all(|thread| thread.join().expect("no thread panics").is_some())
         });
         let mut ran = ran.into_inner().expect("no thread panics");
-        ran.sort_by_key(|(system, ran)| (*system, ran.first().map(|ran| ran.line)));
+        ran.sort_by_key(|(system, ran)| (*system, ran.first().map(|ran| ran.session)));
         let mut compared: Vec<Compared> =
             under.iter().map(|under| Compared { system: under.name, ran: Vec::new() }).collect();
         for (system, results) in ran {
@@ -120,11 +120,11 @@ impl Comparison {
     pub fn cells(&self, compared: &[Compared]) -> Vec<Cell> {
         let published = Published::read(self.suite.published);
         let mut cells = Vec::new();
-        for (at, line) in self.lines.iter().enumerate() {
-            for (nth, task) in line.tasks.iter().enumerate() {
+        for (at, session) in self.sessions.iter().enumerate() {
+            for (nth, task) in session.tasks.iter().enumerate() {
                 let Some(since) = task.measured_since else { continue };
                 for system in compared {
-                    let result = |task| system.ran.iter().find(|ran| ran.line == at && ran.task == task);
+                    let result = |task| system.ran.iter().find(|ran| ran.session == at && ran.task == task);
                     let (Some(first), Some(last)) = (result(since), result(nth)) else { continue };
                     let all: Vec<&PhaseResult> = (since..=nth).filter_map(result).map(|ran| &ran.result).collect();
                     let bare = matches!(system.system, "hdd" | "ssd");
@@ -146,14 +146,14 @@ impl Comparison {
 }
 
 fn run_line(
-    line: &Line,
+    session: &Session,
     by_threads: bool,
     system: &mut dyn System,
     watch: &(dyn Fn(u64) -> bool + Sync),
 ) -> Option<Vec<PhaseResult>> {
     let (mut now, mut number) = (Time(0), 0);
     let mut results = Vec::new();
-    for task in &line.tasks {
+    for task in &session.tasks {
         // Counters were read after each task: what moves before the next one begins is the next
         // one's.
         let before = system.traffic();

@@ -4,7 +4,7 @@
 //! A disk answers as fast as before, so a cache of a sixteenth is full, and learns, in a sixteenth
 //! of the time. What a cache does by its own clock stays: smq counts by periods of 10 and 60 s.
 
-use super::{Comparison, Line};
+use super::{Comparison, Session};
 use crate::load::Job;
 
 /// Metadata of caches hardly shrinks with them: this much of each cache device stays.
@@ -14,14 +14,14 @@ impl Comparison {
     /// Divides sizes and times by `divisor`; blocks and depths stay.
     #[must_use]
     pub fn scaled(mut self, divisor: u64) -> Self {
-        for line in &mut self.lines {
-            line.scale(divisor.max(1));
+        for session in &mut self.sessions {
+            session.scale(divisor.max(1));
         }
         self
     }
 }
 
-impl Line {
+impl Session {
     fn scale(&mut self, divisor: u64) {
         let cache = &mut self.geometry.cache_bytes;
         let metadata = METADATA_BYTES.min(*cache);
@@ -62,13 +62,13 @@ mod tests {
         for suite in ALL {
             let (full, small) = (Comparison::of(suite), Comparison::of(suite).scaled(16));
             assert_eq!(
-                full.lines[0].geometry.cache_bytes,
-                Comparison::of(suite).scaled(1).lines[0].geometry.cache_bytes
+                full.sessions[0].geometry.cache_bytes,
+                Comparison::of(suite).scaled(1).sessions[0].geometry.cache_bytes
             );
             let share = small.work_bytes() as f64 / full.work_bytes() as f64;
             assert!((0.055..0.07).contains(&share), "{}: {share}", suite.name);
-            for (full, small) in full.lines.iter().zip(&small.lines) {
-                let cache = |line: &Line| (line.geometry.cache_bytes - METADATA_BYTES) as f64;
+            for (full, small) in full.sessions.iter().zip(&small.sessions) {
+                let cache = |session: &Session| (session.geometry.cache_bytes - METADATA_BYTES) as f64;
                 assert!((cache(small) * 16.0 / cache(full) - 1.0).abs() < 0.01, "{}", suite.name);
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A published comparison: its systems, its lines of tasks, and its figures.
+//! A published comparison: its systems, its sessions of tasks, and its figures.
 
 use super::published::Published;
 use super::under::Under;
@@ -12,9 +12,9 @@ const LONG_NS: u64 = 600_000_000_000;
 /// A published comparison.
 #[derive(Debug)]
 pub struct Suite {
-    /// Its name on the command line.
+    /// Its name on the command session.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// What it is, in a session.
     pub summary: &'static str,
     /// Who published it.
     pub source: &'static str,
@@ -24,12 +24,12 @@ pub struct Suite {
     pub by_iops: bool,
     /// The figures.
     pub(super) published: &'static str,
-    pub(super) lines: fn() -> Vec<Line>,
+    pub(super) sessions: fn() -> Vec<Session>,
 }
 
 /// Tasks that a system runs one after the other, its cache empty at the beginning.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct Session {
     /// On what.
     pub geometry: Geometry,
     /// In order.
@@ -45,7 +45,7 @@ pub struct Task {
     pub jobs: Vec<Job>,
     /// Nothing is asked for so long before it.
     pub idle_before_ns: u64,
-    /// The first task of the line that its figures count from (often itself); `None`: it only
+    /// The first task of the session that its figures count from (often itself); `None`: it only
     /// prepares.
     pub measured_since: Option<usize>,
     /// What fio is told besides, on real devices.
@@ -92,10 +92,10 @@ impl Suite {
         self.systems.iter().filter(|under| under.exists()).map(|under| under.name).collect()
     }
 
-    /// Its lines.
+    /// Its sessions.
     #[must_use]
-    pub fn lines(&self) -> Vec<Line> {
-        (self.lines)()
+    pub fn sessions(&self) -> Vec<Session> {
+        (self.sessions)()
     }
 
     /// The source's figures for a task: system, metric, figure.
@@ -105,7 +105,7 @@ impl Suite {
     }
 }
 
-impl Line {
+impl Session {
     /// What has to be done, in bytes, for a progress bar.
     pub(super) fn work_bytes(&self) -> u64 {
         self.tasks.iter().map(|task| work_bytes(&task.jobs)).sum()

@@ -36,12 +36,13 @@ fn at_once(suite: &Suite) -> Vec<Compared> {
         unsimulated_ns: 0,
         after: Traffic { read_blocks: 4, read_hit_blocks: 3, cache_read_bytes: 4096, ..Traffic::default() },
     };
-    let lines = suite.lines();
+    let sessions = suite.sessions();
     let ran = || {
-        let tasks = lines.iter().enumerate().flat_map(|(line, it)| (0..it.tasks.len()).map(move |task| (line, task)));
-        let ran = |(line, task): (usize, usize)| {
-            let job = &lines[line].tasks[task].jobs[0];
-            Ran { line, task, result: result(job.read_percent > 0, job.read_percent < 100) }
+        let tasks =
+            sessions.iter().enumerate().flat_map(|(session, it)| (0..it.tasks.len()).map(move |task| (session, task)));
+        let ran = |(session, task): (usize, usize)| {
+            let job = &sessions[session].tasks[task].jobs[0];
+            Ran { session, task, result: result(job.read_percent > 0, job.read_percent < 100) }
         };
         tasks.map(ran).collect()
     };
@@ -81,11 +82,11 @@ fn figures_are_told_in_the_units_of_their_source() {
 /// What the 22 runs move, by their fio arguments.
 #[test]
 fn the_runs_of_2015_are_as_long_as_they_were() {
-    let lines = suite("caches-2015").lines();
+    let sessions = suite("caches-2015").sessions();
     let gib = |tasks: std::ops::Range<usize>| {
-        lines[0].tasks[tasks].iter().map(|task| task.jobs[0].total_bytes >> 30).sum::<u64>()
+        sessions[0].tasks[tasks].iter().map(|task| task.jobs[0].total_bytes >> 30).sum::<u64>()
     };
-    assert_eq!((lines[0].tasks.len(), gib(0..5), gib(5..14), gib(14..19), gib(19..22)), (22, 29, 516, 29, 9));
+    assert_eq!((sessions[0].tasks.len(), gib(0..5), gib(5..14), gib(14..19), gib(19..22)), (22, 29, 516, 29, 9));
 }
 
 #[test]
@@ -117,9 +118,9 @@ fn errors_are_parts_of_what_was_published() {
 fn a_part_of_a_suite_is_its_lines_up_to_a_task() {
     let mut comparison = Comparison::of(suite("lvmcache-2017"));
     assert!(comparison.end_with("full 30 min"));
-    let tasks: Vec<_> = comparison.lines.iter().map(|line| line.tasks.len()).collect();
+    let tasks: Vec<_> = comparison.sessions.iter().map(|session| session.tasks.len()).collect();
     assert_eq!(tasks, [3]);
-    assert!(!comparison.end_with("empty 30 min"), "its line is gone");
+    assert!(!comparison.end_with("empty 30 min"), "its session is gone");
 }
 
 /// The first task on the devices alone: near what was published, as the models were calibrated.

@@ -66,8 +66,8 @@ impl Suite {
     }
 
     fn asked_bytes(&self, task: &str) -> f64 {
-        let lines = self.lines();
-        let tasks = lines.iter().flat_map(|line| &line.tasks).filter(|it| it.name == task);
+        let sessions = self.sessions();
+        let tasks = sessions.iter().flat_map(|session| &session.tasks).filter(|it| it.name == task);
         tasks.flat_map(|task| &task.jobs).map(|job| job.total_bytes).sum::<u64>() as f64
     }
 }

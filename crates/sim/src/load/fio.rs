@@ -173,7 +173,7 @@ fn is_volume(name: &str) -> bool {
 
 /// Where a clone's file lies on the volume.
 #[derive(Clone, Copy)]
-struct Place {
+struct FileRange {
     begin: u64,
     /// The size of its volume or file; `None`: the job says how long its file is.
     volume_bytes: Option<u64>,
@@ -185,7 +185,7 @@ fn lay_out(
     volumes: &[&str],
     share: u64,
     volume_bytes: u64,
-) -> Result<Vec<Vec<Place>>, FioError> {
+) -> Result<Vec<Vec<FileRange>>, FioError> {
     // A named file is as long as the longest job on it, also for jobs that don't say how long they
     // are.
     let mut lengths: HashMap<&str, u64> = HashMap::new();
@@ -227,7 +227,7 @@ fn lay_out(
                     }
                     let name = section.options.filename.as_deref();
                     let nth = volumes.iter().position(|volume| Some(*volume) == name).unwrap_or(0);
-                    Place { begin: nth as u64 * share, volume_bytes: Some(share) }
+                    FileRange { begin: nth as u64 * share, volume_bytes: Some(share) }
                 }
                 Some(name) => {
                     let length = lengths.get(name).copied();
@@ -237,9 +237,9 @@ fn lay_out(
                         (None, None) => return Err(section.wrong("size: how long is its file? give it a `size`")),
                     };
                     named.insert(name, begin);
-                    Place { begin, volume_bytes: length.filter(|_| !section.has_size()) }
+                    FileRange { begin, volume_bytes: length.filter(|_| !section.has_size()) }
                 }
-                None => Place { begin: take(section, section.end(own, None)?)?, volume_bytes: None },
+                None => FileRange { begin: take(section, section.end(own, None)?)?, volume_bytes: None },
             });
         }
         places.push(own_places);
@@ -341,7 +341,7 @@ impl Section {
         options.io_size.or(options.size).unwrap_or(span).saturating_mul(options.loops)
     }
 
-    fn job(&self, place: Place, own: u64, clone: u64) -> Result<Job, FioError> {
+    fn job(&self, place: FileRange, own: u64, clone: u64) -> Result<Job, FioError> {
         let options = &self.options;
         let begin = self.begin(own).unwrap_or_default();
         let span = self.end(own, place.volume_bytes)? - begin;

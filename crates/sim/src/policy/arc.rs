@@ -19,43 +19,43 @@ pub(super) const SPEC: Spec<Build> = Spec {
 
 struct Arc {
     capacity: usize,
-    table: Table<Place>,
-    /// By [`Place`]: T1, T2, B1 and B2 of the paper.
+    table: Table<Queue>,
+    /// By [`Queue`]: T1, T2, B1 and B2 of the paper.
     lists: [List; 4],
     /// How many `Once` should have, `p` of the paper.
     once_target: f64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Queue {
     Once,
     Often,
     GoneOnce,
     GoneOften,
 }
-use Place::{GoneOften, GoneOnce, Often, Once};
+use Queue::{GoneOften, GoneOnce, Often, Once};
 
 impl Arc {
     fn new(capacity: usize) -> Self {
         Self { capacity, table: Table::new(), lists: [List::new(); 4], once_target: 0.0 }
     }
 
-    fn len(&self, place: Place) -> usize {
+    fn len(&self, place: Queue) -> usize {
         self.lists[place as usize].len()
     }
 
-    fn forget_oldest(&mut self, place: Place) -> Option<u64> {
+    fn forget_oldest(&mut self, place: Queue) -> Option<u64> {
         self.table.remove_oldest(&mut self.lists[place as usize])
     }
 
-    fn move_to(&mut self, place: Place, slot: Slot) {
+    fn move_to(&mut self, place: Queue, slot: Slot) {
         let from = std::mem::replace(&mut self.table[slot], place);
         self.table.unlink(&mut self.lists[from as usize], slot);
         self.table.push(&mut self.lists[place as usize], slot);
     }
 
     /// `REPLACE` of the paper: throws out one block and remembers it.
-    fn replace(&mut self, asked: Option<Place>, changes: &mut Changes) {
+    fn replace(&mut self, asked: Option<Queue>, changes: &mut Changes) {
         let once = self.len(Once) as f64;
         let from_once = once > self.once_target || (asked == Some(GoneOften) && once == self.once_target);
         let (from, to) = if self.len(Once) > 0 && (from_once || self.len(Often) == 0) {

@@ -36,12 +36,12 @@ struct S3Fifo {
 }
 
 struct Block {
-    place: Place,
+    place: Queue,
     hits: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Queue {
     Small,
     Main,
     Gone,
@@ -84,7 +84,7 @@ impl S3Fifo {
         loop {
             let slot = self.table.pop(&mut self.small)?;
             if self.table[slot].hits >= HITS_FOR_MAIN {
-                self.table[slot] = Block { place: Place::Main, hits: 0 };
+                self.table[slot] = Block { place: Queue::Main, hits: 0 };
                 self.table.push(&mut self.main, slot);
                 changes.reinserted += 1;
                 continue;
@@ -95,7 +95,7 @@ impl S3Fifo {
             if self.gone.len() == self.gone_max {
                 self.table.remove_oldest(&mut self.gone);
             }
-            self.table[slot].place = Place::Gone;
+            self.table[slot].place = Queue::Gone;
             self.table.push(&mut self.gone, slot);
             return Some(self.table.key(slot));
         }
@@ -104,26 +104,26 @@ impl S3Fifo {
 
 impl Policy for S3Fifo {
     fn access(&mut self, access: &Access, changes: &mut Changes) -> bool {
-        let mut place = Place::Small;
+        let mut place = Queue::Small;
         if let Some(slot) = self.table.find(access.key) {
             let block = &mut self.table[slot];
-            if block.place != Place::Gone {
+            if block.place != Queue::Gone {
                 block.hits = (block.hits + 1).min(HITS_MAX);
                 return true;
             }
             self.table.unlink(&mut self.gone, slot);
             self.table.remove(slot);
-            place = Place::Main;
+            place = Queue::Main;
         }
         if self.small.len() + self.main.len() == self.capacity {
             let evicted = self.evict(changes);
             changes.evicted.extend(evicted);
         }
         if !self.evicted_any && self.small.len() >= self.small_max {
-            place = Place::Main;
+            place = Queue::Main;
         }
         let slot = self.table.insert(access.key, Block { place, hits: 0 });
-        self.table.push(if place == Place::Main { &mut self.main } else { &mut self.small }, slot);
+        self.table.push(if place == Queue::Main { &mut self.main } else { &mut self.small }, slot);
         changes.admitted = true;
         false
     }

@@ -21,7 +21,7 @@ struct TwoQ {
     capacity: usize,
     incoming_max: usize,
     gone_max: usize,
-    table: Table<Place>,
+    table: Table<Queue>,
     incoming: List,
     /// Keys of what left `incoming` lately.
     gone: List,
@@ -29,7 +29,7 @@ struct TwoQ {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Queue {
     Incoming,
     Gone,
     Main,
@@ -59,7 +59,7 @@ impl TwoQ {
         if self.gone.len() == self.gone_max {
             self.table.remove_oldest(&mut self.gone);
         }
-        self.table[slot] = Place::Gone;
+        self.table[slot] = Queue::Gone;
         self.table.push(&mut self.gone, slot);
         Some(self.table.key(slot))
     }
@@ -67,18 +67,18 @@ impl TwoQ {
 
 impl Policy for TwoQ {
     fn access(&mut self, access: &Access, changes: &mut Changes) -> bool {
-        let mut place = Place::Incoming;
+        let mut place = Queue::Incoming;
         if let Some(slot) = self.table.find(access.key) {
             match self.table[slot] {
-                Place::Incoming => return true,
-                Place::Main => {
+                Queue::Incoming => return true,
+                Queue::Main => {
                     self.table.touch(&mut self.main, slot);
                     return true;
                 }
-                Place::Gone => {
+                Queue::Gone => {
                     self.table.unlink(&mut self.gone, slot);
                     self.table.remove(slot);
-                    place = Place::Main;
+                    place = Queue::Main;
                 }
             }
         }
@@ -86,7 +86,7 @@ impl Policy for TwoQ {
             changes.evicted.extend(self.evict());
         }
         let slot = self.table.insert(access.key, place);
-        self.table.push(if place == Place::Main { &mut self.main } else { &mut self.incoming }, slot);
+        self.table.push(if place == Queue::Main { &mut self.main } else { &mut self.incoming }, slot);
         changes.admitted = true;
         false
     }

@@ -43,8 +43,8 @@ const CHANCE_FROM: u64 = 6;
 
 struct WTinyLfu {
     capacity: usize,
-    table: Table<Place>,
-    /// By [`Place`].
+    table: Table<Queue>,
+    /// By [`Queue`].
     lists: [List; 3],
     window_max: usize,
     protected_max: usize,
@@ -54,12 +54,12 @@ struct WTinyLfu {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Queue {
     Window,
     Probation,
     Protected,
 }
-use Place::{Probation, Protected, Window};
+use Queue::{Probation, Protected, Window};
 
 #[derive(Default)]
 struct Climber {
@@ -105,11 +105,11 @@ impl WTinyLfu {
         }
     }
 
-    fn list(&self, place: Place) -> &List {
+    fn list(&self, place: Queue) -> &List {
         &self.lists[place as usize]
     }
 
-    fn move_to(&mut self, place: Place, slot: Slot) {
+    fn move_to(&mut self, place: Queue, slot: Slot) {
         let from = std::mem::replace(&mut self.table[slot], place);
         self.table.unlink(&mut self.lists[from as usize], slot);
         self.table.push(&mut self.lists[place as usize], slot);

@@ -16,7 +16,7 @@ use super::page_cache::PageCache;
 use super::progress::Progress;
 use crate::policy::Access;
 use crate::trace::{
-    Ahead, DiskPhase, Echoes, Format, Grid, MadeLoad, Op, Options, Phases, ReadError, Reader, Record, Report,
+    Ahead, DiskGrid, Echoes, Format, Grid, GridFinder, MadeLoad, Op, Options, ReadError, Reader, Record, Report,
 };
 
 /// Accesses in a batch: 2.5 MiB of them, so that handing a batch to a thread costs nothing against
@@ -56,7 +56,7 @@ pub struct Source {
 pub struct Blocks {
     path: PathBuf,
     records: Ahead<ReadError, Reader>,
-    disks: Vec<DiskPhase>,
+    disks: Vec<DiskGrid>,
     /// Of disks whose blocks don't begin at sector 0.
     shifted: HashMap<u32, Grid>,
     echoes: Option<Echoes>,
@@ -133,7 +133,7 @@ impl Source {
                 SourceError::Format { path, error }
             }
         })?;
-        let (phases, records) = Phases::ahead(reader, Phases::REQUESTS);
+        let (phases, records) = GridFinder::ahead(reader, GridFinder::REQUESTS);
         let disks: Vec<_> = phases.disks().collect();
         let detected = disks.iter().filter(|it| self.grid == GridChoice::Detected && it.grid != Grid::ALIGNED);
         Ok(Blocks {
@@ -172,7 +172,7 @@ impl Blocks {
 
     /// The disks of the first 100,000 requests, and where the blocks of each begin.
     #[must_use]
-    pub fn disks(&self) -> &[DiskPhase] {
+    pub fn disks(&self) -> &[DiskGrid] {
         &self.disks
     }
 

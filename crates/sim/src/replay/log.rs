@@ -25,7 +25,7 @@ const CLEANED: usize = 1;
 /// The units of a cache in a log.
 #[derive(Debug)]
 pub(super) struct Log {
-    places: HashMap<u64, Place>,
+    places: HashMap<u64, Logged>,
     /// Slot -> key.
     owners: Vec<u64>,
     live: Vec<u32>,
@@ -46,7 +46,7 @@ pub(super) struct Log {
 
 /// Where a unit is.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Logged {
     slot: u32,
     /// Here, since there is room for it: a set of its own would be one more look into RAM at each
     /// access.
@@ -123,7 +123,7 @@ impl Log {
     pub(super) fn write(&mut self, key: u64, dirty: bool) {
         let slot = self.append(key, NEW);
         self.dirty += u64::from(dirty);
-        if let Some(before) = self.places.insert(key, Place { slot, dirty }) {
+        if let Some(before) = self.places.insert(key, Logged { slot, dirty }) {
             self.leave(before);
         }
         // The last free segment takes what is left of those that are cleaned.
@@ -153,7 +153,7 @@ impl Log {
         })
     }
 
-    fn leave(&mut self, place: Place) {
+    fn leave(&mut self, place: Logged) {
         self.dirty -= u64::from(place.dirty);
         self.owners[place.slot as usize] = NOBODY;
         let segment = place.slot / self.segment as u32;

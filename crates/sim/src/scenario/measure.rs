@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is measured of a scenario, and the bound that it has to keep.
 
-use super::{Outcome, Scenario};
+use super::{Judged, Scenario};
 use crate::load::{Interval, PhaseResult};
 
 /// At this part of its limit dirty data is taken to have reached it: from nine tenths on writers
@@ -126,7 +126,7 @@ pub struct Verdict {
 }
 
 impl Target {
-    pub(super) fn judge(&self, scenario: &Scenario, outcome: &Outcome) -> Verdict {
+    pub(super) fn judge(&self, scenario: &Scenario, outcome: &Judged) -> Verdict {
         let measured = self.measure.of(scenario, outcome);
         let holds = measured.is_some_and(|figure| match self.bound {
             Bound::AtLeast(least) => figure >= least,
@@ -193,7 +193,7 @@ fn written(phase: &PhaseResult) -> Option<f64> {
 }
 
 impl Measure {
-    fn of(self, scenario: &Scenario, outcome: &Outcome) -> Option<f64> {
+    fn of(self, scenario: &Scenario, outcome: &Judged) -> Option<f64> {
         let ours = |phase| outcome.phase("flashfront", phase);
         match self {
             Self::Rate { phase, by, at_limit: false } => Some(rate(ours(phase)?)? / rate(outcome.phase(by, phase)?)?),

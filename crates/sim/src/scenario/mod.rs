@@ -88,14 +88,14 @@ pub struct Ran {
 
 /// What came of a scenario.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct Judged {
     /// Flashfront first.
     pub systems: Vec<Ran>,
     /// In the scenario's order.
     pub verdicts: Vec<Verdict>,
 }
 
-impl Outcome {
+impl Judged {
     /// A phase of a system.
     #[must_use]
     pub fn phase(&self, system: &str, phase: usize) -> Option<&PhaseResult> {
@@ -115,7 +115,7 @@ impl Scenario {
     }
 
     /// Runs it; `watch` hears of work done, and stops the run with false.
-    pub fn run(&self, watch: &mut dyn FnMut(u64) -> bool) -> Option<Outcome> {
+    pub fn run(&self, watch: &mut dyn FnMut(u64) -> bool) -> Option<Judged> {
         let spec = FlashfrontSpec {
             origin: self.origin,
             origin_bytes: self.origin_bytes,
@@ -148,7 +148,7 @@ impl Scenario {
             let mut bare = Bare::new(self.origin, self.origin_bytes);
             systems.push(Ran { system: "bound", phases: self.run_on(&mut bare, |phase| phase.bound.as_ref(), watch)? });
         }
-        let mut outcome = Outcome { systems, verdicts: Vec::new() };
+        let mut outcome = Judged { systems, verdicts: Vec::new() };
         outcome.verdicts = self.targets.iter().map(|target| target.judge(self, &outcome)).collect();
         Some(outcome)
     }

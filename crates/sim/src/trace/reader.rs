@@ -15,7 +15,7 @@ use super::format::{Format, FormatError};
 use super::head::Head;
 use super::item::{Item, Parser, RECORD_BYTES_MAX};
 use super::record::Record;
-use super::report::{Bad, Place, Reason, Report};
+use super::report::{Bad, Position, Reason, Report};
 
 /// A line of more bytes is bad. Those of a trace have some hundreds.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -203,7 +203,7 @@ impl Reader {
     /// is half a line perhaps, which is not read: half a number is a number.
     fn finish(&mut self) -> Option<Result<Record, ReadError>> {
         self.over = true;
-        let place = Place::Byte(self.buffer.passed);
+        let place = Position::Byte(self.buffer.passed);
         let rest = self.buffer.unread().len();
         match self.buffer.end.take() {
             Some(Err(UnpackError::Io(error))) => Some(Err(ReadError::Io(error))),
@@ -235,7 +235,7 @@ impl Reader {
                 continue;
             };
             self.lines += 1;
-            let place = Place::Line(self.lines);
+            let place = Position::Line(self.lines);
             let line = &unread[..length];
             let item = match &mut self.parser {
                 _ if std::mem::take(&mut self.too_long) => None,
@@ -259,7 +259,7 @@ impl Reader {
     /// Passes bytes of a line that is too long: the first of them make it a bad one.
     fn pass_long_line(&mut self, bytes: usize) -> Option<Result<Record, ReadError>> {
         let first = !std::mem::replace(&mut self.too_long, true);
-        let bad = first.then(|| Bad::new(Place::Line(self.lines + 1), Reason::LineTooLong, self.buffer.unread()));
+        let bad = first.then(|| Bad::new(Position::Line(self.lines + 1), Reason::LineTooLong, self.buffer.unread()));
         self.buffer.pass(bytes);
         bad.and_then(|bad| self.bad(bad))
     }
@@ -274,7 +274,7 @@ impl Reader {
                 self.buffer.fill();
                 continue;
             };
-            let place = Place::Byte(self.buffer.passed);
+            let place = Position::Byte(self.buffer.passed);
             self.buffer.pass(bytes);
             let found = match item {
                 Ok(item) => self.found(item),

@@ -12,14 +12,14 @@ const TEXT_BYTES: usize = 80;
 
 /// Where in a trace, after decompression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Position {
     /// The line of that number; the first is 1.
     Line(u64),
     /// From that byte on.
     Byte(u64),
 }
 
-impl Display for Place {
+impl Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line(line) => write!(f, "line {line}"),
@@ -77,7 +77,7 @@ impl Display for Reason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bad {
     /// Where.
-    pub place: Place,
+    pub place: Position,
     /// Why.
     pub reason: Reason,
     /// The beginning of the line; empty for binary formats.
@@ -85,7 +85,7 @@ pub struct Bad {
 }
 
 impl Bad {
-    pub(super) fn new(place: Place, reason: Reason, line: &[u8]) -> Self {
+    pub(super) fn new(place: Position, reason: Reason, line: &[u8]) -> Self {
         let shown = String::from_utf8_lossy(&line[..line.len().min(TEXT_BYTES)]);
         let text = shown.trim().chars().map(|it| if it.is_control() { '\u{fffd}' } else { it }).collect();
         Self { place, reason, text }

@@ -295,7 +295,7 @@ fn only_five_bad_lines_are_kept() {
     let text = "1\n".repeat(100) + &"x\n".repeat(9);
     let (_, report, _) = read(text.as_bytes(), &Options::default()).unwrap();
     assert_eq!((report.records, report.bad, report.first_bad.len()), (100, 9, BAD_SHOWN));
-    assert_eq!(report.first_bad[4].place, Place::Line(105));
+    assert_eq!(report.first_bad[4].place, Position::Line(105));
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn long_lines_are_bad_once_and_take_no_room() {
         let (records, report, _) = read(text.as_bytes(), &by_format("blocks")).unwrap();
         assert_eq!(records.iter().map(|it| it.sector / 8).collect::<Vec<_>>(), [1, 2, 3], "{length}");
         let places: Vec<_> = report.first_bad.iter().map(|bad| (bad.place, bad.reason.clone())).collect();
-        assert_eq!(places, [3, 5].map(|line| (Place::Line(line), Reason::LineTooLong)), "{length}");
+        assert_eq!(places, [3, 5].map(|line| (Position::Line(line), Reason::LineTooLong)), "{length}");
     }
 }
 

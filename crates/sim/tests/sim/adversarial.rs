@@ -4,12 +4,12 @@
 use std::sync::atomic::AtomicU64;
 
 use flashfront_sim::adapt::load::{self, Case};
-use flashfront_sim::adapt::{Experiment, Outcome};
+use flashfront_sim::adapt::{Experiment, Findings};
 use flashfront_sim::policy;
 
 const CACHE_BLOCKS: u64 = 1 << 14;
 
-fn beside_lru(case: &'static Case, seed: u64) -> Outcome {
+fn beside_lru(case: &'static Case, seed: u64) -> Findings {
     let policies = ["flashfront", "lru"].map(|name| policy::by_name(name).expect("a policy"));
     Experiment { cache_blocks: CACHE_BLOCKS, rounds: 24, seed }.run(case, &policies, &AtomicU64::new(0))
 }

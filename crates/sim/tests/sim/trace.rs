@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
 
-use flashfront_sim::trace::{Grid, Op, Options, Phases, Reader};
+use flashfront_sim::trace::{Grid, GridFinder, Op, Options, Reader};
 
 #[test]
 fn a_real_trace_has_the_known_figures() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/windows-shared-server.load.gz");
     let reader = Reader::new(File::open(&path).unwrap(), &Options::default()).unwrap();
     assert_eq!(reader.format().name, "blkreplay");
-    let (phases, mut records) = Phases::ahead(reader, Phases::REQUESTS);
+    let (phases, mut records) = GridFinder::ahead(reader, GridFinder::REQUESTS);
     let (mut requests, mut accesses, mut blocks, mut sectors) = (0, 0, HashSet::new(), 0);
     for record in records.by_ref() {
         let record = record.unwrap();

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write};
 
-use flashfront_sim::adapt::{Experiment, Outcome};
+use flashfront_sim::adapt::{Experiment, Findings};
 
 use crate::columns::Columns;
 use crate::human;
@@ -15,7 +15,7 @@ pub(in crate::sim) fn shown(rounds: u64) -> Vec<u64> {
     shown
 }
 
-pub(super) fn table(outcome: &Outcome, experiment: &Experiment) -> Result<String, fmt::Error> {
+pub(super) fn table(outcome: &Findings, experiment: &Experiment) -> Result<String, fmt::Error> {
     let (mut out, rounds) = (String::new(), shown(experiment.rounds));
     write!(
         out,
@@ -65,7 +65,7 @@ LRU at the worst.
 ";
 
 /// When there is one.
-pub(in crate::sim) fn turnover(outcome: &Outcome) -> String {
+pub(in crate::sim) fn turnover(outcome: &Findings) -> String {
     match outcome.reads.turnover() {
         Some(at) => format!("turnover after {:.1} rounds", at as f64 / outcome.end_of_round(1) as f64),
         None => "no turnover".to_owned(),

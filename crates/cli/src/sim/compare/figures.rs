@@ -31,7 +31,7 @@ pub(super) fn value(comparison: &Comparison, compared: &[Compared], figure: &Fig
     let direction = DIRECTIONS.into_iter().find(|it| *it == figure.job);
     let is_asked = |task: &Task| direction.map_or(task.name == figure.job, |direction| has(task, direction));
     let asked = measured(comparison).filter(|(_, _, task)| is_asked(task));
-    let phases: Vec<&PhaseResult> = asked.flat_map(|(line, tasks, _)| phases(system, line, tasks)).collect();
+    let phases: Vec<&PhaseResult> = asked.flat_map(|(session, tasks, _)| phases(system, session, tasks)).collect();
     let parts = phases.iter().flat_map(|phase| &phase.jobs);
     let (mut times, mut requests, mut bytes) = (Histogram::<u64>::new(2).ok()?, 0.0, 0.0);
     for job in parts {
@@ -62,20 +62,20 @@ pub(super) fn value(comparison: &Comparison, compared: &[Compared], figure: &Fig
     (!times.is_empty()).then(|| Value::exact(value))
 }
 
-/// Each task that has figures: its line, and the numbers of the tasks that they are of.
+/// Each task that has figures: its session, and the numbers of the tasks that they are of.
 fn measured(comparison: &Comparison) -> impl Iterator<Item = (usize, std::ops::RangeInclusive<usize>, &Task)> {
-    comparison.lines.iter().enumerate().flat_map(|(line, of)| {
+    comparison.sessions.iter().enumerate().flat_map(|(session, of)| {
         let tasks = of.tasks.iter().enumerate();
-        tasks.filter_map(move |(nth, task)| Some((line, task.measured_since?..=nth, task)))
+        tasks.filter_map(move |(nth, task)| Some((session, task.measured_since?..=nth, task)))
     })
 }
 
 fn phases(
     system: &Compared,
-    line: usize,
+    session: usize,
     tasks: std::ops::RangeInclusive<usize>,
 ) -> impl Iterator<Item = &PhaseResult> {
-    let ran = system.ran.iter().filter(move |ran| ran.line == line && tasks.contains(&ran.task));
+    let ran = system.ran.iter().filter(move |ran| ran.session == session && tasks.contains(&ran.task));
     ran.map(|ran| &ran.result)
 }
 

@@ -4,7 +4,7 @@
 
 use std::fmt::{self, Write};
 
-use flashfront_sim::adapt::{Experiment, Outcome, POINTS};
+use flashfront_sim::adapt::{Experiment, Findings, POINTS};
 
 use super::axis::{Axis, Scale};
 use super::chart::{Chart, Kind, Point, Series};
@@ -14,7 +14,7 @@ use crate::human;
 use crate::sim::adapt::text::{shown, turnover};
 
 /// Draws all cases.
-pub(in crate::sim) fn adapted(outcomes: &[Outcome], experiment: &Experiment) -> Result<String, fmt::Error> {
+pub(in crate::sim) fn adapted(outcomes: &[Findings], experiment: &Experiment) -> Result<String, fmt::Error> {
     let mut out = String::new();
     writeln!(
         out,
@@ -66,7 +66,7 @@ fn rounds_axis(experiment: &Experiment) -> Axis {
 
 /// Draws `value` of each policy over time, and of a cache without limits.
 fn over_time(
-    outcome: &Outcome,
+    outcome: &Findings,
     experiment: &Experiment,
     title: &str,
     unlimited: impl Fn(usize) -> f64,
@@ -105,7 +105,7 @@ const MISSES_MIN: f64 = 0.2;
 /// Draws hits by the misses that are left.
 ///
 /// From 98 to 99 % is as far as from 80 to 90 %, as the disk has half as much to do.
-fn hits_over_time(outcome: &Outcome, experiment: &Experiment) -> Chart {
+fn hits_over_time(outcome: &Findings, experiment: &Experiment) -> Chart {
     let misses = |hits: f64| ((1.0 - hits) * 100.0).max(MISSES_MIN);
     // If all fits, it misses nothing: no place on this axis.
     let optimum = if outcome.reads.static_optimum > 0.9999 { 1.0 } else { outcome.reads.static_optimum };
@@ -127,7 +127,7 @@ fn hits_over_time(outcome: &Outcome, experiment: &Experiment) -> Chart {
     chart
 }
 
-fn reads_over_time(outcome: &Outcome, experiment: &Experiment) -> Chart {
+fn reads_over_time(outcome: &Findings, experiment: &Experiment) -> Chart {
     over_time(
         outcome,
         experiment,
@@ -141,7 +141,7 @@ fn reads_over_time(outcome: &Outcome, experiment: &Experiment) -> Chart {
     )
 }
 
-fn table(out: &mut String, outcome: &Outcome, experiment: &Experiment) -> fmt::Result {
+fn table(out: &mut String, outcome: &Findings, experiment: &Experiment) -> fmt::Result {
     let rounds = shown(experiment.rounds);
     let (optimum, last) = (outcome.reads.static_optimum * 100.0, outcome.points());
     let after = outcome.after_turnover();

@@ -4,7 +4,7 @@
 
 use std::fmt::{self, Write};
 
-use flashfront_sim::compare::{Cell, Compared, Comparison, Line, Suite, Task};
+use flashfront_sim::compare::{Cell, Compared, Comparison, Session, Suite, Task};
 use flashfront_sim::load::{Pattern, PhaseResult};
 use hdrhistogram::Histogram;
 
@@ -26,17 +26,17 @@ pub(in crate::sim) fn compared(
     let suite = comparison.suite;
     let mut out = format!("<p>{}. Published: {}.</p>\n", escaped(suite.summary), escaped(suite.source));
     out.push_str(ABOUT);
-    for (nth, line) in comparison.lines.iter().enumerate() {
+    for (nth, session) in comparison.sessions.iter().enumerate() {
         let ran: Vec<Course<'_>> = compared.iter().map(|it| course(it, nth)).collect();
-        writeln!(out, "<h2>{}</h2>", escaped(&heading(line)))?;
+        writeln!(out, "<h2>{}</h2>", escaped(&heading(session)))?;
         out.push_str(&over_time(suite, &ran).svg()?);
         if let Some(chart) = dirty(&ran) {
             out.push_str(&chart.svg()?);
         }
-        for task in line.tasks.iter().filter(|task| task.measured_since.is_some()) {
+        for task in session.tasks.iter().filter(|task| task.measured_since.is_some()) {
             bars(&mut out, cells, task)?;
         }
-        latencies(&mut out, line, &ran);
+        latencies(&mut out, session, &ran);
     }
     Ok(out)
 }
@@ -45,15 +45,15 @@ const ABOUT: &str = "<p class=\"small\">In virtual time, on models of devices an
 <b>ssd</b>, <b>hdd</b>: the devices alone. Bars are simulated figures; published ones, where there are any, stand in brackets or in a column of their own. A KiB/s is of \
 reads where a task has any, else of writes.</p>\n";
 
-/// A system in one line.
-fn course(compared: &Compared, line: usize) -> Course<'_> {
-    let phases = compared.ran.iter().filter(|ran| ran.line == line).map(|ran| &ran.result);
+/// A system in one session.
+fn course(compared: &Compared, session: usize) -> Course<'_> {
+    let phases = compared.ran.iter().filter(|ran| ran.session == session).map(|ran| &ran.result);
     Course { system: compared.system, phases: phases.collect() }
 }
 
-/// The tasks of a line: all, or the first and the last if there are many.
-fn heading(line: &Line) -> String {
-    let names: Vec<&str> = line.tasks.iter().map(|task| task.name.as_str()).collect();
+/// The tasks of a session: all, or the first and the last if there are many.
+fn heading(session: &Session) -> String {
+    let names: Vec<&str> = session.tasks.iter().map(|task| task.name.as_str()).collect();
     match names[..] {
         [first, _, _, .., last] => format!("Tasks {first} to {last}"),
         _ => names.join(", "),
@@ -130,12 +130,12 @@ fn bars(out: &mut String, cells: &[Cell], task: &Task) -> fmt::Result {
 }
 
 /// Times from request to answer, all jobs of a task together.
-fn latencies(out: &mut String, line: &Line, ran: &[Course<'_>]) {
+fn latencies(out: &mut String, session: &Session, ran: &[Course<'_>]) {
     const QUANTILES: [(f64, &str); 6] =
         [(0.5, "50 %"), (0.8, "80 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (1.0, "longest")];
     out.push_str("<h3>Times from request to answer that so many keep</h3>\n");
     let mut table = Table::new(["task", "system"], QUANTILES.map(|it| it.1));
-    for (nth, task) in line.tasks.iter().enumerate().filter(|(_, task)| task.measured_since.is_some()) {
+    for (nth, task) in session.tasks.iter().enumerate().filter(|(_, task)| task.measured_since.is_some()) {
         for ran in ran {
             let Some(phase) = ran.phases.get(nth) else { continue };
             let Some(all) = merged(phase) else { continue };

@@ -5,7 +5,7 @@
 use std::fmt::{self, Write};
 
 use flashfront_sim::load::PhaseResult;
-use flashfront_sim::scenario::{Outcome, Scenario};
+use flashfront_sim::scenario::{Judged, Scenario};
 
 use super::axis::{Axis, plain};
 use super::chart::{Chart, Kind};
@@ -17,7 +17,7 @@ use crate::human;
 use crate::sim::run::text::{bound, latency, per_s};
 
 /// A scenario and its outcome.
-pub(in crate::sim) fn ran(scenario: &Scenario, outcome: &Outcome) -> Result<String, fmt::Error> {
+pub(in crate::sim) fn ran(scenario: &Scenario, outcome: &Judged) -> Result<String, fmt::Error> {
     let mut out = format!("<p>{}.</p>\n", escaped(scenario.summary.trim_end_matches('.')));
     out.push_str(ABOUT);
     targets(&mut out, outcome);
@@ -48,7 +48,7 @@ fn is_bare(system: &str) -> bool {
     matches!(system, "origin" | "cache" | "bound" | "hdd" | "ssd")
 }
 
-fn targets(out: &mut String, outcome: &Outcome) {
+fn targets(out: &mut String, outcome: &Judged) {
     if outcome.verdicts.is_empty() {
         return;
     }

@@ -3,7 +3,7 @@
 //! docs/laboratory/scenarios.md describes it.
 
 use flashfront_sim::load::{JobResult, PhaseResult};
-use flashfront_sim::scenario::{Outcome, Ran, Scenario, Verdict};
+use flashfront_sim::scenario::{Judged, Ran, Scenario, Verdict};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -76,7 +76,7 @@ fn percentiles(histogram: &Histogram<u64>) -> Option<Percentiles> {
     (!histogram.is_empty()).then(of)
 }
 
-pub(super) fn line<'a>(scenario: &'a Scenario, outcome: &'a Outcome) -> Line<'a> {
+pub(super) fn line<'a>(scenario: &'a Scenario, outcome: &'a Judged) -> Line<'a> {
     let target = |verdict: &'a Verdict| TargetLine {
         name: &verdict.name,
         measured: verdict.measured,

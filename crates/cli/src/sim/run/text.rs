@@ -4,7 +4,7 @@
 use std::fmt::{Error, Write};
 
 use flashfront_sim::load::JobResult;
-use flashfront_sim::scenario::{Bound, Outcome, Scenario};
+use flashfront_sim::scenario::{Bound, Judged, Scenario};
 use hdrhistogram::Histogram;
 
 use super::steps::{Step, steps};
@@ -31,7 +31,7 @@ pub(in crate::sim) fn latency(histogram: &Histogram<u64>, quantile: f64) -> Stri
     if histogram.is_empty() { "-".to_owned() } else { human::latency(histogram.value_at_quantile(quantile)) }
 }
 
-pub(super) fn table(scenario: &Scenario, outcome: &Outcome) -> Result<String, Error> {
+pub(super) fn table(scenario: &Scenario, outcome: &Judged) -> Result<String, Error> {
     let mut out = format!("{}\n\n", scenario.summary);
     let figures = ["reads/s", "writes/s", "MB/s", "flushes/s", "read p99", "write p99"];
     let mut table = Columns::new(["system", "phase", "job"], figures);
@@ -64,7 +64,7 @@ pub(super) fn table(scenario: &Scenario, outcome: &Outcome) -> Result<String, Er
 }
 
 /// A line for each system, phase and interval.
-pub(super) fn csv(scenario: &Scenario, outcome: &Outcome) -> anyhow::Result<String> {
+pub(super) fn csv(scenario: &Scenario, outcome: &Judged) -> anyhow::Result<String> {
     let columns: [Column<(&str, &str, Step)>; 11] = [
         ("system", |it| it.0.to_owned()),
         ("phase", |it| it.1.to_owned()),

@@ -6,7 +6,7 @@
 //! the same job before.
 
 use super::lvmcache_2017::{geometry, zipf};
-use crate::compare::task::{AsFio, Line, Suite, Task};
+use crate::compare::task::{AsFio, Session, Suite, Task};
 use crate::compare::under::under;
 use crate::load::Job;
 
@@ -23,14 +23,14 @@ pub(super) const SUITE: Suite = Suite {
     ],
     by_iops: true,
     published: include_str!("../published/cache-size-2017.csv"),
-    lines,
+    sessions,
 };
 
 const GIB: u64 = 1 << 30;
 const MINUTE_NS: u64 = 60_000_000_000;
 
-fn lines() -> Vec<Line> {
-    let line = |gib: u64| {
+fn sessions() -> Vec<Session> {
+    let session = |gib: u64| {
         let task = |name: String, minutes, measured_since: Option<usize>| Task {
             name,
             // What is measured isn't the same requests once more.
@@ -43,7 +43,7 @@ fn lines() -> Vec<Line> {
             fio: AsFio::SAME,
         };
         let tasks = vec![task(format!("{gib} GiB, before"), 20, None), task(format!("{gib} GiB"), 30, Some(1))];
-        Line { geometry: geometry(), tasks }
+        Session { geometry: geometry(), tasks }
     };
-    [1, 2, 4, 8, 16, 32, 48].map(line).into()
+    [1, 2, 4, 8, 16, 32, 48].map(session).into()
 }

@@ -12,7 +12,7 @@
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 
 use crate::calibrate::{HDD_BYTES, SSD_BYTES};
-use crate::compare::task::{AsFio, Line, Suite, Task};
+use crate::compare::task::{AsFio, Session, Suite, Task};
 use crate::compare::under::{by_threads, under};
 use crate::load::{Job, Pattern};
 use crate::rival::Geometry;
@@ -32,7 +32,7 @@ pub(super) const SUITE: Suite = Suite {
     ],
     by_iops: false,
     published: include_str!("../published/caches-2015.csv"),
-    lines,
+    sessions,
 };
 
 const GIB: u64 = 1 << 30;
@@ -74,7 +74,7 @@ const RUNS: [Run; 22] = [
     ("21", Kind::RandomWrite, 4, 32, 4, 17, 25),
 ];
 
-fn lines() -> Vec<Line> {
+fn sessions() -> Vec<Session> {
     let geometry = Geometry {
         origin: ModelSpec::Hdd(HddSpec::default()),
         origin_bytes: HDD_BYTES,
@@ -107,5 +107,5 @@ fn lines() -> Vec<Line> {
             fio: AsFio::SAME,
         }
     };
-    vec![Line { geometry, tasks: RUNS.into_iter().enumerate().map(task).collect() }]
+    vec![Session { geometry, tasks: RUNS.into_iter().enumerate().map(task).collect() }]
 }

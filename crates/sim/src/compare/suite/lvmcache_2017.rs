@@ -17,7 +17,7 @@
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 
 use crate::calibrate::HDD_BYTES;
-use crate::compare::task::{AsFio, Line, Suite, Task};
+use crate::compare::task::{AsFio, Session, Suite, Task};
 use crate::compare::under::under;
 use crate::load::{Job, Pattern};
 use crate::rival::Geometry;
@@ -37,7 +37,7 @@ pub(super) const SUITE: Suite = Suite {
     ],
     by_iops: true,
     published: include_str!("../published/lvmcache-2017.csv"),
-    lines,
+    sessions,
 };
 
 const GIB: u64 = 1 << 30;
@@ -95,7 +95,7 @@ fn junk() -> Vec<Task> {
     vec![prepare("junk, in order", vec![pass]), prepare("junk, by zipf", zipf(16 * GIB, JUNK_BYTES, 30 * MINUTE_NS, 7))]
 }
 
-fn lines() -> Vec<Line> {
+fn sessions() -> Vec<Session> {
     let task = |name: &str, minutes, since| Task {
         name: name.to_owned(),
         jobs: zipf(GIB, 4 * GIB, minutes * MINUTE_NS, 1),
@@ -103,7 +103,7 @@ fn lines() -> Vec<Line> {
         measured_since: Some(since),
         fio: AsFio::SAME,
     };
-    let empty = Line { geometry: geometry(), tasks: vec![task("empty 30 min", 30, 0)] };
+    let empty = Session { geometry: geometry(), tasks: vec![task("empty 30 min", 30, 0)] };
     let mut full = junk();
     // The later figures count from the beginning, as the published ones, of runs of their own, do.
     let first = full.len();
@@ -112,5 +112,5 @@ fn lines() -> Vec<Line> {
         task("full 12 h", 12 * 60 - 30, first),
         task("full 24 h", 12 * 60, first),
     ]);
-    vec![empty, Line { geometry: geometry(), tasks: full }]
+    vec![empty, Session { geometry: geometry(), tasks: full }]
 }

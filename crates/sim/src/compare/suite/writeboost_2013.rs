@@ -8,7 +8,7 @@
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 
 use crate::calibrate::{HDD_BYTES, SSD_BYTES};
-use crate::compare::task::{AsFio, Line, Suite, Task};
+use crate::compare::task::{AsFio, Session, Suite, Task};
 use crate::compare::under::under;
 use crate::load::{Job, Pattern};
 use crate::rival::Geometry;
@@ -25,7 +25,7 @@ pub(super) const SUITE: Suite = Suite {
     ],
     by_iops: false,
     published: include_str!("../published/writeboost-2013.csv"),
-    lines,
+    sessions,
 };
 
 const GIB: u64 = 1 << 30;
@@ -51,7 +51,7 @@ const RAM: SsdSpec = SsdSpec {
     reserve_bytes: 0,
 };
 
-fn lines() -> Vec<Line> {
+fn sessions() -> Vec<Session> {
     let origin = ModelSpec::Hdd(HddSpec::default());
     let ssd = (ModelSpec::Ssd(SsdSpec::samsung_840_pro()), SSD_BYTES);
     // A file of 16 GB on tmpfs.
@@ -64,7 +64,7 @@ fn lines() -> Vec<Line> {
         ("RAM 1x32", ram, 1, 32),
         ("RAM 4x32", ram, 4, 32),
     ];
-    let line = |(name, (cache, cache_bytes), jobs, depth): (&str, (ModelSpec, u64), u32, u32)| {
+    let session = |(name, (cache, cache_bytes), jobs, depth): (&str, (ModelSpec, u64), u32, u32)| {
         let job = Job {
             name: name.to_owned(),
             pattern: Pattern::Random,
@@ -83,7 +83,7 @@ fn lines() -> Vec<Line> {
             measured_since: Some(0),
             fio: AsFio { clones: jobs, norandommap: true },
         };
-        Line { geometry: Geometry { origin, origin_bytes: HDD_BYTES, cache, cache_bytes }, tasks: vec![task] }
+        Session { geometry: Geometry { origin, origin_bytes: HDD_BYTES, cache, cache_bytes }, tasks: vec![task] }
     };
-    grid.into_iter().map(line).collect()
+    grid.into_iter().map(session).collect()
 }

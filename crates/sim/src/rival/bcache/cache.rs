@@ -12,7 +12,7 @@ use super::buckets::{BUCKET_BLOCKS, Buckets};
 use super::bypass::Bypass;
 use super::destage::Destage;
 use super::extent::{CacheIo, Extent};
-use super::index::{Index, Piece};
+use super::index::{Found, Index};
 use super::journal::{Journal, Waiter};
 use super::pace::Controller;
 use super::tag::{Store, Tag};
@@ -72,7 +72,7 @@ pub(super) struct Bcache {
     invalidating: bool,
     /// When the root was split.
     split: Option<Time>,
-    pieces: Vec<Piece>,
+    pieces: Vec<Found>,
     stats: Stats,
 }
 
@@ -128,7 +128,7 @@ impl Bcache {
         self.index.find(&self.buckets, start, blocks, &mut pieces);
         self.parts.insert(number, pieces.len() as u32);
         self.stats.read_blocks += u64::from(blocks);
-        for &Piece { start, len, place } in &pieces {
+        for &Found { start, len, place } in &pieces {
             let bytes = u64::from(len) * 4096;
             if let Some(place) = place {
                 self.stats.read_hit_blocks += u64::from(len);

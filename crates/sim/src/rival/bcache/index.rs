@@ -13,7 +13,7 @@ use super::extent::Extent;
 
 /// A part of a range that was looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct Found {
     pub(super) start: u32,
     pub(super) len: u32,
     /// On the cache device; `None`: it isn't there.
@@ -38,7 +38,7 @@ impl Index {
     }
 
     /// What of a range is cached, in order.
-    pub(super) fn find(&self, buckets: &Buckets, start: u32, len: u32, pieces: &mut Vec<Piece>) {
+    pub(super) fn find(&self, buckets: &Buckets, start: u32, len: u32, pieces: &mut Vec<Found>) {
         pieces.clear();
         let (mut at, end) = (start, start + len);
         let before = self.extents.range(..=start).next_back().map_or(start, |(first, _)| *first);
@@ -48,14 +48,14 @@ impl Index {
             }
             let from = first.max(at);
             if from > at {
-                pieces.push(Piece { start: at, len: from - at, place: None });
+                pieces.push(Found { start: at, len: from - at, place: None });
             }
             let to = (first + extent.len).min(end);
-            pieces.push(Piece { start: from, len: to - from, place: Some(extent.place + (from - first)) });
+            pieces.push(Found { start: from, len: to - from, place: Some(extent.place + (from - first)) });
             at = to;
         }
         if at < end {
-            pieces.push(Piece { start: at, len: end - at, place: None });
+            pieces.push(Found { start: at, len: end - at, place: None });
         }
     }
 

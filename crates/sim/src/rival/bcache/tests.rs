@@ -14,13 +14,13 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const SECOND_NS: u64 = 1_000_000_000;
 
-struct Life {
+struct Bench {
     system: Box<dyn System>,
     now: Time,
     number: u64,
 }
 
-impl Life {
+impl Bench {
     fn new(spec: &Spec) -> Self {
         Self::sized(spec, 2 * GIB)
     }
@@ -82,7 +82,7 @@ fn random(read_percent: u32, offset_bytes: u64, span_bytes: u64, total_bytes: u6
 
 #[test]
 fn what_is_read_once_comes_from_the_cache() {
-    let mut life = Life::new(&SPEC);
+    let mut life = Bench::new(&SPEC);
     let first = life.run(sequential(100, 0, 256 * MIB)).0;
     assert_eq!((first.origin_read_bytes, first.cache_read_bytes), (256 * MIB, 0));
     assert!(first.cache_write_bytes >= 256 * MIB, "on the first read: {first:?}");
@@ -92,20 +92,20 @@ fn what_is_read_once_comes_from_the_cache() {
 
 #[test]
 fn streams_pass_by_with_the_default_cutoff() {
-    let mut life = Life::new(&SPEC_4M);
+    let mut life = Bench::new(&SPEC_4M);
     let first = life.run(sequential(100, 0, 256 * MIB)).0;
     assert!(first.cache_write_bytes < 8 * MIB, "{first:?}");
     let written = life.run(sequential(0, GIB, 256 * MIB)).0;
     assert!(written.origin_write_bytes > 240 * MIB && written.cache_write_bytes < 16 * MIB, "{written:?}");
     // Direct writes are synchronous, and those never pass by for being sequential.
-    let mut direct = Life::new(&SPEC);
+    let mut direct = Bench::new(&SPEC);
     let written = direct.run(sequential(0, GIB, 128 * MIB)).0;
     assert!(written.cache_write_bytes >= 128 * MIB && written.origin_write_bytes < 8 * MIB, "{written:?}");
 }
 
 #[test]
 fn random_reads_are_cached_with_any_cutoff() {
-    let mut life = Life::new(&SPEC_4M);
+    let mut life = Bench::new(&SPEC_4M);
     life.run(random(100, 0, 8 * MIB, 8 * MIB, 4));
     let again = life.run(random(100, 0, 8 * MIB, 8 * MIB, 4)).0;
     assert_eq!(again.origin_read_bytes, 0);
@@ -113,7 +113,7 @@ fn random_reads_are_cached_with_any_cutoff() {
 
 #[test]
 fn little_dirty_data_goes_by_a_key_a_second() {
-    let mut life = Life::new(&SPEC);
+    let mut life = Bench::new(&SPEC);
     life.run(sequential(0, 0, 64 * MIB));
     // The rate has to fall to its least first; a look through all ends with a rest of 30 s.
     life.idle(120);
@@ -127,7 +127,7 @@ fn little_dirty_data_goes_by_a_key_a_second() {
 
 #[test]
 fn dirty_data_is_written_back_only_towards_its_target() {
-    let mut life = Life::new(&SPEC);
+    let mut life = Bench::new(&SPEC);
     let target = 2 * GIB / 10;
     life.run(sequential(0, 0, GIB));
     assert!(life.system.traffic().dirty_bytes > 2 * target, "it overshoots");
@@ -137,7 +137,7 @@ fn dirty_data_is_written_back_only_towards_its_target() {
 
 #[test]
 fn writes_go_to_the_origin_when_the_cache_is_full_of_dirty_buckets() {
-    let mut life = Life::new(&SPEC);
+    let mut life = Bench::new(&SPEC);
     // Faster than a disk takes random writes.
     let (moved, _) = life.run(random(0, 0, 16 * GIB, 2 * GIB, 32));
     let dirty = life.system.traffic().dirty_bytes;
@@ -147,7 +147,7 @@ fn writes_go_to_the_origin_when_the_cache_is_full_of_dirty_buckets() {
 
 #[test]
 fn a_flush_goes_to_both_devices() {
-    let mut life = Life::new(&SPEC);
+    let mut life = Bench::new(&SPEC);
     let job = Job { writes_per_flush: 1, ..random(0, 0, 4 * MIB, MIB, 1) };
     let (moved, _) = life.run(job);
     assert!(moved.origin_flushes >= 255, "{moved:?}");
@@ -157,7 +157,7 @@ fn a_flush_goes_to_both_devices() {
 #[test]
 fn a_small_cache_writes_its_generations_for_every_third_bucket() {
     let written = |cache_bytes, read_percent| {
-        let mut life = Life::sized(&SPEC, cache_bytes);
+        let mut life = Bench::sized(&SPEC, cache_bytes);
         life.run(random(read_percent, 0, GIB, 96 * MIB, 16)).0.cache_write_bytes as f64 / (96 * MIB) as f64
     };
     // On Linux 6.1 with 320 MiB: 1.36 for 96 MiB of writes, 1.37 for 22.6 MiB of reads.
@@ -171,7 +171,7 @@ fn a_small_cache_writes_its_generations_for_every_third_bucket() {
 
 #[test]
 fn a_root_split_among_writes_costs_later_reads_nothing() {
-    let mut life = Life::new(&SPEC);
+    let mut life = Bench::new(&SPEC);
     life.run(random(0, 0, GIB, 12_288 * 4096, 16));
     life.idle(2);
     life.run(random(100, GIB, GIB, 4 * MIB, 4));
@@ -181,7 +181,7 @@ fn a_root_split_among_writes_costs_later_reads_nothing() {
 
 #[test]
 fn what_is_cached_for_reads_is_not_journalled() {
-    let mut life = Life::sized(&SPEC, 16 * GIB);
+    let mut life = Bench::sized(&SPEC, 16 * GIB);
     let read = life.run(random(100, 0, GIB, 16 * MIB, 16)).0;
     assert_eq!((read.cache_flushes, read.origin_read_bytes), (0, 16 * MIB));
     let written = life.run(random(0, GIB, GIB, 16 * MIB, 16)).0;
@@ -190,7 +190,7 @@ fn what_is_cached_for_reads_is_not_journalled() {
 
 #[test]
 fn what_is_read_beats_what_was_read_long_ago() {
-    let mut life = Life::new(&SPEC);
+    let mut life = Bench::new(&SPEC);
     life.run(sequential(100, 0, GIB));
     life.run(sequential(100, 8 * GIB, 3 * GIB));
     let again = life.run(sequential(100, 0, GIB)).0;
@@ -297,7 +297,7 @@ fn the_new_controller_adds_nothing_up_while_it_is_late() {
 /// and a pause of 20 s; a PD controller 55.
 #[test]
 fn a_small_cache_is_destaged_as_by_linux_6_1() {
-    let mut life = Life::sized(&SPEC_6_1, 320 * MIB);
+    let mut life = Bench::sized(&SPEC_6_1, 320 * MIB);
     life.run(Job { rate_per_s: 300.0, ..random(0, 0, GIB, 96 * MIB, 16) });
     let begun = life.system.traffic().dirty_bytes;
     life.idle(20);

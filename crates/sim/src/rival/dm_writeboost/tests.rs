@@ -13,13 +13,13 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const SECOND_NS: u64 = 1_000_000_000;
 
-struct Life {
+struct Bench {
     system: Box<dyn System>,
     now: Time,
     number: u64,
 }
 
-impl Life {
+impl Bench {
     fn new(spec: &Spec, cache_bytes: u64) -> Self {
         Self::of(spec.build, cache_bytes)
     }
@@ -60,7 +60,7 @@ fn random(read_percent: u32, span_bytes: u64, total_bytes: u64) -> Job {
 
 #[test]
 fn writes_go_to_the_cache_in_whole_segments() {
-    let mut life = Life::new(&SPEC, GIB);
+    let mut life = Bench::new(&SPEC, GIB);
     // Two segments and a block: the third stays in RAM, the last is closed by what comes next.
     let (moved, _) = life.run(random(0, GIB, (2 * 127 + 1) * 4096));
     assert_eq!(life.idle(1).cache_write_bytes, 2 * 128 * 4096, "{moved:?}");
@@ -69,14 +69,14 @@ fn writes_go_to_the_cache_in_whole_segments() {
 
 #[test]
 fn a_block_written_again_at_once_takes_no_room() {
-    let mut life = Life::new(&SPEC, GIB);
+    let mut life = Bench::new(&SPEC, GIB);
     let (moved, _) = life.run(random(0, 64 * 4096, 100 * 64 * 4096));
     assert_eq!((moved.cache_write_bytes, moved.dirty_bytes), (0, 64 * 4096));
 }
 
 #[test]
 fn each_flush_costs_a_slot() {
-    let mut life = Life::new(&SPEC, 64 * MIB);
+    let mut life = Bench::new(&SPEC, 64 * MIB);
     // 126 slots hold 126 flushed blocks only: the ring is full, and the first ones have to be
     // written back.
     let job = Job { writes_per_flush: 1, depth: 1, ..random(0, GIB, 200 * 4096) };
@@ -90,7 +90,7 @@ fn reads_are_cached_only_with_a_threshold_and_only_single_blocks() {
     // So far apart that few are neighbours.
     let single = || random(100, GIB, 8 * MIB);
     let again = |spec: &Spec, job: Job| {
-        let mut life = Life::new(spec, GIB);
+        let mut life = Bench::new(spec, GIB);
         let first = life.run(job.clone()).0.origin_read_bytes;
         life.run(job).0.origin_read_bytes - first
     };
@@ -105,7 +105,7 @@ fn reads_are_cached_only_with_a_threshold_and_only_single_blocks() {
 
 #[test]
 fn nothing_is_cached_before_2048_different_blocks_were_missed() {
-    let mut life = Life::new(&SPEC_READCACHE, GIB);
+    let mut life = Bench::new(&SPEC_READCACHE, GIB);
     let (moved, _) = life.run(random(100, 4 * MIB, 64 * MIB));
     assert_eq!((moved.origin_read_bytes, moved.cache_write_bytes), (64 * MIB, 0));
     let (moved, _) = life.run(random(100, GIB, 8 * MIB));
@@ -131,7 +131,7 @@ fn what_was_missed_first_is_cached_last_if_no_write_came() {
 
 #[test]
 fn what_is_in_the_open_segment_is_read_from_the_origin() {
-    let mut life = Life::new(&SPEC, GIB);
+    let mut life = Bench::new(&SPEC, GIB);
     // Two segments that are closed at the last block, which opens the third.
     let bytes = (2 * 127 + 1) * 4096;
     let (written, _) = life.run(random(0, GIB, bytes));
@@ -142,7 +142,7 @@ fn what_is_in_the_open_segment_is_read_from_the_origin() {
 
 #[test]
 fn a_segment_is_read_for_destage_even_if_nothing_in_it_is_dirty() {
-    let mut life = Life::new(&SPEC_READCACHE, GIB);
+    let mut life = Bench::new(&SPEC_READCACHE, GIB);
     life.run(random(100, GIB, 8 * MIB));
     let after = life.idle(10);
     assert!(after.cache_write_bytes > 7 * MIB, "{after:?}");
@@ -151,7 +151,7 @@ fn a_segment_is_read_for_destage_even_if_nothing_in_it_is_dirty() {
 
 #[test]
 fn a_full_ring_writes_back_by_single_segments() {
-    let mut life = Life::of(|geometry| build(geometry, 0, 0), 256 * MIB);
+    let mut life = Bench::of(|geometry| build(geometry, 0, 0), 256 * MIB);
     life.run(random(0, 8 * GIB, 200 * MIB));
     let (full, _) = life.run(random(0, 8 * GIB, 256 * MIB));
     let (after, time_ns) = life.run(random(0, 8 * GIB, 64 * MIB));
@@ -163,7 +163,7 @@ fn a_full_ring_writes_back_by_single_segments() {
 
 #[test]
 fn what_is_dirty_goes_when_the_origin_is_idle() {
-    let mut life = Life::new(&SPEC, GIB);
+    let mut life = Bench::new(&SPEC, GIB);
     life.run(random(0, GIB, 64 * MIB));
     let after = life.idle(120);
     assert!(after.dirty_bytes < MIB, "{} KiB are dirty: only what is in the open segment", after.dirty_bytes >> 10);

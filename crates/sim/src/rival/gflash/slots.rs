@@ -5,17 +5,17 @@
 //! the first that holds no dirty block and was not read since the hand last passed (second chance:
 //! what an LRU list decides, for a bit each).
 
-/// Blocks of a piece of the map, which is there only where any of them is on the SSD: 4 MiB.
-const PIECE: u64 = 1024;
+/// Blocks of a page of the map, which is there only where any of them is on the SSD: 4 MiB.
+const PAGE: u64 = 1024;
 
-struct Piece {
+struct Page {
     live: u32,
     /// Slot + 1; 0: not on the SSD.
-    slots: [u32; PIECE as usize],
+    slots: [u32; PAGE as usize],
 }
 
 pub(super) struct Slots {
-    pieces: Vec<Option<Box<Piece>>>,
+    pages: Vec<Option<Box<Page>>>,
     /// Block + 1 of each slot; 0: free.
     blocks: Vec<u32>,
     read_since: Vec<u64>,
@@ -26,7 +26,7 @@ impl Slots {
     pub(super) fn new(origin_blocks: u64, slots: u64) -> Self {
         assert!(origin_blocks < u64::from(u32::MAX) && slots > 0, "DATA of at most 16 TB, and an SSD");
         Self {
-            pieces: (0..origin_blocks.div_ceil(PIECE)).map(|_| None).collect(),
+            pages: (0..origin_blocks.div_ceil(PAGE)).map(|_| None).collect(),
             blocks: vec![0; slots as usize],
             read_since: vec![0; slots.div_ceil(64) as usize],
             hand: 0,
@@ -35,8 +35,8 @@ impl Slots {
 
     /// Where a block is.
     pub(super) fn find(&self, block: u64) -> Option<u64> {
-        let piece = self.pieces[(block / PIECE) as usize].as_ref()?;
-        u64::from(piece.slots[(block % PIECE) as usize]).checked_sub(1)
+        let page = self.pages[(block / PAGE) as usize].as_ref()?;
+        u64::from(page.slots[(block % PAGE) as usize]).checked_sub(1)
     }
 
     /// A read was answered from it.
@@ -62,19 +62,19 @@ impl Slots {
             }
         };
         self.blocks[slot] = block as u32 + 1;
-        let piece = self.pieces[(block / PIECE) as usize]
-            .get_or_insert_with(|| Box::new(Piece { live: 0, slots: [0; PIECE as usize] }));
-        piece.live += 1;
-        piece.slots[(block % PIECE) as usize] = slot as u32 + 1;
+        let page = self.pages[(block / PAGE) as usize]
+            .get_or_insert_with(|| Box::new(Page { live: 0, slots: [0; PAGE as usize] }));
+        page.live += 1;
+        page.slots[(block % PAGE) as usize] = slot as u32 + 1;
         slot as u64
     }
 
     fn forget(&mut self, block: u64) {
-        let place = &mut self.pieces[(block / PIECE) as usize];
-        let Some(piece) = place else { return };
-        piece.slots[(block % PIECE) as usize] = 0;
-        piece.live -= 1;
-        if piece.live == 0 {
+        let place = &mut self.pages[(block / PAGE) as usize];
+        let Some(page) = place else { return };
+        page.slots[(block % PAGE) as usize] = 0;
+        page.live -= 1;
+        if page.live == 0 {
             *place = None;
         }
     }

@@ -13,7 +13,7 @@ use super::split::{BLOCK_SECTORS, Grid};
 
 /// How often requests begin and end at each sector modulo 8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Phases {
+pub struct GridFinder {
     disks: BTreeMap<u32, Edges>,
 }
 
@@ -21,7 +21,7 @@ type Edges = [u64; BLOCK_SECTORS as usize];
 
 /// Where the blocks of one disk begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DiskPhase {
+pub struct DiskGrid {
     /// Its number in the trace.
     pub device: u32,
     /// Its reads and writes that were looked at.
@@ -32,7 +32,7 @@ pub struct DiskPhase {
     pub share: f64,
 }
 
-impl Phases {
+impl GridFinder {
     /// Requests after which the phase is known well enough.
     pub const REQUESTS: usize = 100_000;
 
@@ -60,10 +60,10 @@ impl Phases {
     }
 
     /// Each disk, in the order of its number.
-    pub fn disks(&self) -> impl Iterator<Item = DiskPhase> {
+    pub fn disks(&self) -> impl Iterator<Item = DiskGrid> {
         self.disks.iter().map(|(&device, edges)| {
             let (best, all) = (best(edges), edges.iter().sum::<u64>());
-            DiskPhase {
+            DiskGrid {
                 device,
                 requests: all / 2,
                 grid: Grid::shifted(best as u8),
@@ -127,7 +127,7 @@ mod tests {
     fn a_partition_at_sector_63_is_found() {
         let requests =
             (0..100).map(|nth| Ok::<_, ()>(if nth % 5 == 0 { record(nth, 1) } else { record(63 + 8 * nth, 16) }));
-        let (phases, ahead) = Phases::ahead(requests.clone(), 60);
+        let (phases, ahead) = GridFinder::ahead(requests.clone(), 60);
         assert_eq!(phases.grid(), Grid::shifted(7));
         assert!(phases.shares()[7] > 0.8 && (phases.shares().iter().sum::<f64>() - 1.0).abs() < 1e-9);
         assert!(ahead.eq(requests), "reading ahead loses nothing");
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn each_disk_has_its_own_phase() {
-        let mut phases = Phases::default();
+        let mut phases = GridFinder::default();
         for nth in 0..5 {
             phases.add(&record(8 * nth, 8));
             let other = Record { device: 3, ..record(63 + 8 * nth, 16) };
@@ -148,8 +148,8 @@ mod tests {
 
     #[test]
     fn without_a_better_one_the_grid_is_aligned() {
-        assert_eq!(Phases::default().grid(), Grid::ALIGNED);
-        let mut phases = Phases::default();
+        assert_eq!(GridFinder::default().grid(), Grid::ALIGNED);
+        let mut phases = GridFinder::default();
         phases.add(&record(3, 5));
         assert_eq!(phases.grid(), Grid::ALIGNED);
         phases.add(&Record { op: Op::Discard, ..record(3, 8) });
