@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which of the engine's planted bugs is planted now, in all worlds of this process: a test of the
-//! tests plants one after the other.
+//! A planted bug of the engine holds in all worlds of this process. A test of the tests plants one
+//! after the other.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A world whose every answer is judged by the oracle.
+//! A client asks a world, and the oracle judges each answer.
 
 use std::collections::BTreeMap;
 

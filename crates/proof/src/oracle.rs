@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Knows for each sector what a read may return.
+//! The oracle knows for each sector what a read may return.
 //!
 //! A sector is a register: a read returns what was there at some moment between its submission and
 //! its answer. So a write is out of the question for a read if another one began after it had ended

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a panic said: the oracle and the engine's own checks speak by panics, which a proof
-//! catches, counts and reports in one line.
+//! Panics are kept and told in one line. The oracle and the engine's own checks speak by panics,
+//! which a proof catches and counts.
 
 use std::cell::RefCell;
 use std::panic;

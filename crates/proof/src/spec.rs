@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a world is made of: sizes, origins, options.
+//! A spec says what a world is made of: sizes, origins, options.
 
 use flashfront_device::sim::RamSpec;
 use flashfront_engine::format::{Mirror, OriginRecord, Pairing, Superblock, checkpoint_blocks};

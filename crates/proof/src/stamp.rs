@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a sector holds in a test: its place and the number of the write that put it there.
+//! A stamp fills a sector with its place and the number of the write that put it there.
 //!
 //! Every byte of a sector depends on both, so that a sector that is misplaced, torn, stale or made
 //! up of two is told from a sound one.

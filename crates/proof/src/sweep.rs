@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The crash sweep: each [`Workload`] is run once, and after every event of it (an I/O begun or
-//! ended, a timer, an order) the power is cut in every way that makes a difference; what replay
-//! brings back is judged by the oracle.
+//! The crash sweep cuts the power after every event of a [`Workload`], in every way that makes a
+//! difference. An event is an I/O that begins or ends, a timer or an order. The oracle judges what
+//! replay brings back.
 //!
 //! All points, no samples: the world is cloned at each event, so a sweep takes one run of the
 //! workload and one replay for each way of dying. Ways: each [`Fate`] of the cache device times

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A seed is one whole life of a cache: geometry, options, clients, mode switches, faulty devices,
-//! power cuts, all at random, every answer judged by the oracle.
+//! A seed stands for one whole life of a cache: geometry, options, clients, mode switches, faulty
+//! devices and power cuts, all at random. The oracle judges every answer.
 
 mod extra;
 mod life;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An engine, its disks, and a clock that jumps from event to event.
+//! A world is an engine, its disks, and a clock that jumps from event to event.
 //!
 //! The world carries out what the engine wants, as a daemon does, and watches that the engine keeps
 //! its side of the contract: buffers in flight aren't changed, timers aren't in the past, counters

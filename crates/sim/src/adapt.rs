@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How soon a cache that is full of what nobody wants any more holds what is wanted: the experiment
-//! on lvmcache of BitFolk's blog, 2017.
+//! Measures how soon a cache full of junk, which nobody wants any more, holds what is wanted.
+//! BitFolk's blog of 2017 made this experiment with lvmcache.
 //!
 //! A cache full of junk, then random reads of 4 KiB after Zipf's law with exponent 1.2, of data
 //! that would fit into the cache, or is twelve times as large. Junk are blocks that are never asked

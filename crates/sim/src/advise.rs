@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a cache would help whoever made a trace, how large it has to be, and in which mode.
+//! Advises whether a cache would help the machine that a trace was made on, how large it has to be,
+//! and in which mode.
 //!
 //! The trace is played, in virtual time, to a model of the disk alone, and to the production engine
 //! on models of both devices with caches of several sizes; what a request takes is what counts.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The device models beside the measurements that they stand for: each published row of a bare
-//! device, run on the model.
+//! Runs each published measurement of a bare device on the model of that device, and puts the two
+//! side by side.
 //!
 //! Published: the raw-device rows of the 2015 comparison of bcache, dm-cache, flashcache and gflash
 //! (geomflash's `test_cache` logs: WD Re 4 TB and Samsung 850 PRO 256 GB, fio 2.1.11 libaio on

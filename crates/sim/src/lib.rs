@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The laboratory: what a cache would have done, and how long it would have taken, in virtual time.
+//! The laboratory says what a cache would have done, and how long it would have taken. All time is
+//! virtual.
 //!
 //! [`trace`] reads what clients once asked of real disks. [`policy`] decides which blocks a cache
 //! would have held; [`replay`] and [`adapt`] count what comes of it. [`system`] is what loads run

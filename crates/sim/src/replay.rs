@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Replays a trace against policies: which blocks each would have kept, and what that costs. No
-//! data, no devices.
+//! Replays a trace against policies, and counts which blocks each would have kept and what that
+//! costs. There are no data and no devices.
 //!
 //! A trace is read once (twice, if sizes are shares of its footprint or a policy foresees) and
 //! handed in batches to threads, each of which runs some of the policies at some of the sizes.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Block traces: what clients once asked of real disks, read as a stream of [`Record`]s.
+//! Block traces say what clients once asked of real disks. They are read as a stream of
+//! [`Record`]s.
 //!
 //! A [`Reader`] unpacks what is compressed, knows or is told the [`Format`], and never holds more
 //! than its buffers: a trace may be longer than RAM. What it can't read it counts and shows

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exact samples of Zipf's law, in constant time and without a table.
+//! Draws exact samples of Zipf's law, in constant time and without a table.
+//!
+//! The crate rand_distr has the same method. Ours stays, since the loads and their published
+//! figures depend on each random number that it takes.
 //!
 //! Rejection-inversion: W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates from
 //! monotone discrete distributions", ACM TOMACS 6(3), 1996. The integral of the hat function

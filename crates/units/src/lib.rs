@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sizes and counts as people write and read them, for messages, tables and files of all crates.
+//! Prints and reads sizes and counts as people write them, for messages, tables and files of all
+//! crates.
 //!
 //! Three forms of a size are printed:
 //!

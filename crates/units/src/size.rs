@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A size that people write and that is printed without loss.
+//! A size is written by people, and printed without loss.
 //!
 //! The crate bytesize reads sizes. `Display` is ours, since what bytesize prints is rounded.
 

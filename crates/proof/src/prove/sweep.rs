@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The crash sweep on all cores: each takes every nth event of every workload.
+//! Runs the crash sweep on all cores. Each core takes every nth event of every workload.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};

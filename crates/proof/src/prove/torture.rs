@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Torture on all cores: fresh seeds for so many seconds, or one seed.
+//! Runs torture on all cores: fresh seeds for some seconds, or one seed.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a workload plays: a client whose every event is shown to the one who cuts the power.
+//! A stage is where a workload plays: a client whose every event is shown to a watcher, who cuts
+//! the power.
 
 use std::ops::ControlFlow;
 

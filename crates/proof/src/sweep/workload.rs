@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A workload: something short that a cache does, to be played on a stage.
+//! A workload is something short that a cache does. It plays on a stage.
 
 use super::stage::{Stage, Watch};
 use crate::client::Client;

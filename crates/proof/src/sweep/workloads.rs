@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The workloads of the crash sweep: each short, each there for one path through the engine, and
-//! each asserting at its end that it took it.
+//! The workloads of the crash sweep are short. Each is there for one path through the engine, and
+//! asserts at its end that it took that path.
 
 use flashfront_engine::{Durability, Mode, RequestOp, policy};
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What only some lives have, in any combination, beside what [`Plan`](super::Plan) says of all.
+//! Extras are what only some lives have, in any combination. [`Plan`](super::Plan) says what all
+//! lives have.
 
 use flashfront_device::Rng;
 use flashfront_engine::format::SEGMENTS_MIN;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lives a plan: clients, faults, power cuts, and at the end a drain, a stop and a look at the bare
-//! origins.
+//! Lives a plan: clients, faults and power cuts. At the end come a drain, a stop, and a look at the
+//! bare origins.
 
 use std::collections::BTreeMap;
 

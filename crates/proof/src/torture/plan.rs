@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a seed decides before anything runs, and what of it can be taken away to make a failure
-//! smaller.
+//! A plan is what a seed decides before anything runs. Parts of it can be taken away to make a
+//! failure smaller.
 
 use std::fmt;
 

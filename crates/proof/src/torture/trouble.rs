@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Faults at random, of the kinds that a plan allows.
+//! Orders faults at random, of the kinds that a plan allows.
 //!
 //! Each ends by itself (a number of hits, a time), so that nobody waits for ever. What the oracle
 //! is told with each is what the engine may then legitimately do; docs/internals/testing.md has the

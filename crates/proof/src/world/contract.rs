@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The engine's side of the contract, as far as a world can see it break.
+//! Watches that the engine keeps its side of the contract, as far as a world can see it.
 //!
 //! Buffers are not changed while they are written, timers are not in the past, counters only grow,
 //! and something happens before long.

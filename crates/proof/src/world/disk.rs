@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A disk of a world: in RAM, with faults that can be ordered, and waited for only so long.
+//! A disk of a world lies in RAM. Faults can be ordered for it, and it is waited for only so long.
 
 use std::ops::{Deref, DerefMut};
 

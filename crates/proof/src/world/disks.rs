@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The disks of a world: made, found again after a power cut, taken away and replaced.
+//! Makes the disks of a world, finds them again after a power cut, takes them away and replaces
+//! them.
 //!
 //! What a daemon looks up before it opens a cache (which superblock counts, whether the cache
 //! failed) is looked up here in the same way.

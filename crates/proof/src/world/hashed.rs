@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A hash over all effects of an engine: equal hashes mean that two runs behaved the same.
+//! Hashes all effects of an engine. Equal hashes mean that two runs behaved the same.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

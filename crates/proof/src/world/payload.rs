@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The payload of requests: what clients of a world write, and what comes back to them.
+//! The payload of requests is what clients of a world write, and what comes back to them.
 
 use flashfront_engine::{BLOCK_BYTES, BLOCK_SECTORS, MAP_BYTES, Request, RequestOp, SECTOR_BYTES};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The superblocks of a cache device, read and written as a daemon does it before the engine opens.
+//! Reads and writes the superblocks of a cache device, as a daemon does before the engine opens.
 
 use flashfront_device::Device;
 use flashfront_device::sim::RamDisk;

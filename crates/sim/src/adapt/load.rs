@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the cache is asked for once it is full of junk: the loads of [`adapt`](super).
+//! The loads of [`adapt`](super) ask for other blocks once the cache is full of junk.
 //!
 //! `zipf` is the experiment on lvmcache. The others are made to hurt a policy that declines what it
 //! sees for the first time: a loop, data that changes as a whole, a scan beside what is hot, junk

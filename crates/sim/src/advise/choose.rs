@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What to advise, from what the runs of a trace took.
+//! Chooses what to advise, by the time that runs of a trace took.
 //!
 //! Time is what a cache is bought for: the size is the smallest that saves nearly all of it that a
 //! larger one would, and the mode the safest that isn't much slower.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a recording is long enough for its answer to mean something.
+//! Judges whether a recording is long enough for its answer to mean something.
 //!
 //! It is if half of it says the same, if more of it would hardly show more blocks that come again,
 //! and if it has seen most of what it asks for, or as much as the cache device could hold. The

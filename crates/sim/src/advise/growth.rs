@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a trace's working set grows, and what of it is asked for again.
+//! Follows how a trace's working set grows, and what of it is asked for again.
 //!
 //! The trace is read once more, now that its length is known. Of large traces a sample of the
 //! blocks is followed, each with all of its accesses (C. Waldspurger et al., "Efficient MRC

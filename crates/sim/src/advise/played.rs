@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is measured of a trace that was played: what requests took, what the devices moved, and
-//! what the disk still has to take.
+//! A trace that was played has been measured: what requests took, what the devices moved, and what
+//! the disk still has to take.
 
 use hdrhistogram::Histogram;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What RAM alone would bring: the production engine with RAM in the place of the cache device.
+//! Plays a trace with RAM in the place of the cache device, to see what RAM alone would bring.
 //!
 //! It is a page cache that reads around misses: writes go to the disk, and nothing is lost with it.
 //! Without reading around it is the page cache alone. A trace of a block device has what the page

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What must be known of a trace before it is played: how much it touches, how long it takes, and
-//! how large its disks are.
+//! Surveys a trace before it is played: how much it touches, how long it takes, and how large its
+//! disks are.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A trial: the trace, played once to a disk with or without a cache.
+//! A trial is the trace, played once to a disk with or without a cache.
 
 use flashfront_engine::Mode;
 

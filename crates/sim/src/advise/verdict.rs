@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether an SSD is needed, and why: what RAM alone would do, what comes again, and whether the
-//! disk can take in the long run what is written.
+//! Says whether an SSD is needed, and why: what RAM alone would do, what comes again, and whether
+//! the disk can take in the long run what is written.
 
 use flashfront_engine::Mode;
 

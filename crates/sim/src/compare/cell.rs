@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A cell: one figure of a task on a system, beside what was published.
+//! A cell is one figure of a task on a system, beside what was published.
 
 use crate::load::PhaseResult;
 

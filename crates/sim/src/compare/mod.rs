@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Published comparisons, run again: each of their jobs on Flashfront, on models of the caches that
-//! were compared, and on bare devices; beside what was published.
+//! Runs published comparisons again: on Flashfront, on models of the caches that were compared, and
+//! on bare devices. Each figure stands beside the published one.
 
 mod cell;
 mod published;

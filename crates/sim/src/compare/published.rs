@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was published: small tables in this folder, each with its source in its first lines.
+//! Published figures are small tables in this folder. The first lines of each name its source.
+//!
+//! They are read by hand and not by the crate csv: no field of ours is quoted, and rows borrow from
+//! the program.
 
 /// The figures of a table.
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A comparison made smaller: sizes and times divided by a number.
+//! Makes a comparison smaller: sizes and times are divided by a number.
 //!
 //! A disk answers as fast as before, so a cache of a sixteenth is full, and learns, in a sixteenth
 //! of the time. What a cache does by its own clock stays: smq counts by periods of 10 and 60 s.

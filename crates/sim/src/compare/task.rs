@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A published comparison: its systems, its sessions of tasks, and its figures.
+//! A published comparison has systems, sessions of tasks, and figures.
 
 use super::published::Published;
 use super::under::Under;
@@ -12,9 +12,9 @@ const LONG_NS: u64 = 600_000_000_000;
 /// A published comparison.
 #[derive(Debug)]
 pub struct Suite {
-    /// Its name on the command session.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What it is, in a session.
+    /// A line on what it is.
     pub summary: &'static str,
     /// Who published it.
     pub source: &'static str,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A system under test: what a suite's name of it stands for here.
+//! A system under test has a name in its suite. This file knows what the name stands for here.
 
 use flashfront_engine::{Mode, Options};
 

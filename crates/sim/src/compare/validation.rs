@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far the models are from what was published: errors in the median and in nine cells of ten.
+//! Measures how far the models are from what was published: errors in the median and in nine cells
+//! of ten.
 
 use super::cell::Cell;
 use super::task::Suite;

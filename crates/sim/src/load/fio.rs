@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! fio's job files, read into phases of jobs: the options that published comparisons of caches use,
-//! with fio's meaning.
+//! Reads fio's job files into phases of jobs. It knows the options that published comparisons of
+//! caches use, with fio's meaning.
 //!
 //! All is asked of one volume. A `filename` under /dev/ is that volume, or a part of it if jobs
 //! name several; other files (one for each clone of a job that names none, as fio has it) lie on it

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job: what its clients ask for, and how fast.
+//! A job says what its clients ask for, and how fast.
 
 use flashfront_device::Rng;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long the requests of a job are: one length for all, a range of lengths, or a choice by
-//! percent.
+//! The requests of a job have one length, a range of lengths, or a choice by percent.
 
 use flashfront_device::Rng;
 

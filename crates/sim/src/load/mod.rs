@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Jobs: what clients ask for, as fio describes it, in virtual time.
+//! Jobs describe what clients ask for, as fio does. They run in virtual time.
 //!
 //! A job is a number of workers, each with at most one request in flight (fio's `iodepth` x
 //! `numjobs`). It is closed (each answer brings the next request) or open (requests come at a rate,

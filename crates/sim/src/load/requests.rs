@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The requests of a job, one after the other.
+//! Draws the requests of a job, one after the other.
 
 use flashfront_device::Rng;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The results of jobs: what was answered when, and how long it took.
+//! The results of jobs say what was answered when, and how long it took.
 
 use hdrhistogram::Histogram;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs jobs on a system until they are over: what was answered when.
+//! Runs jobs on a system until they are over, and notes what was answered when.
 
 use flashfront_engine::{BLOCK_BYTES, REQUEST_BYTES_MAX, Time};
 use hashbrown::HashMap;

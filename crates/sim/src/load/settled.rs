@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Long jobs in which nothing changes any more need not be simulated to their end: a day of hits at
+//! A long job in which nothing changes any more need not be simulated to its end. A day of hits at
 //! the SSD's speed is 9 billion requests, all alike.
 
 use super::result::{Interval, SETTLED};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Places by popularity as fio's `random_distribution=zipf` has them.
+//! Draws places by popularity as fio's `random_distribution=zipf` does.
 //!
 //! The law: J. Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994.
 //! It follows Zipf's, but is not that exactly: with the exponent 1.2 the hundred most popular of

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ARC: one LRU for what was asked for once, one for what was asked for more often, and as many
-//! keys of what they lost.
+//! ARC keeps one LRU for blocks that were asked for once and one for those asked for more often. It
+//! remembers as many keys that they lost.
 //!
 //! A key that comes back says which of the two is too small; the share of the first follows. It is
 //! a fraction here, as in ZFS and libCacheSim; the paper doesn't say.

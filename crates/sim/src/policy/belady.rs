@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Belady's MIN: throws out what is asked for again last. No policy that admits every miss has
-//! fewer misses.
+//! Belady's MIN throws out the block whose next use is the furthest away. No policy that admits
+//! every miss has fewer misses.
 //!
 //! Like libCacheSim's it admits every miss, also what is never asked for again. One that may
 //! decline can do a little better: never more than this one with room for one block more.

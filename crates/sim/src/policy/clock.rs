@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! CLOCK: FIFO, but what was asked for since it came gets a second round.
+//! CLOCK is a FIFO in which a block that was asked for since it came gets a second round.
 //!
 //! One bit for each block, clear when it comes. The hand goes round a FIFO here: what it passes
 //! becomes the newest.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a policy is asked, and what it answers.
+//! The contract says what a policy is asked, and what it answers.
 //!
 //! A policy sees keys, directions and times of a trace, never data. It answers whether a block was
 //! there, and says what it did ([`Changes`]). What that costs in flash and origin I/O is counted

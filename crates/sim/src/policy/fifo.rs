@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! FIFO: throws out what came first, asked for again or not.
+//! FIFO throws out the block that came first, whether it was asked for again or not.
 
 use flashfront_engine::policy::Spec;
 

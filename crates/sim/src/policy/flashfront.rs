@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flashfront's own: the policy that the daemon runs by default, over a log like the engine's. Both
-//! are of the same crate ([`flashfront_engine::shadow::Model`], [`Duel`]); here is how large its
-//! parts are.
+//! Flashfront's own policy is the one that the daemon runs by default, over a log like the
+//! engine's. Both come from the engine's crate ([`flashfront_engine::shadow::Model`], [`Duel`]).
+//! This file says how large their parts are.
 //!
 //! The window is part of the cache's size, though it is RAM. Unlike the engine's, segments of a
 //! small cache are small, as a cache of 300 blocks has else no two of them.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! LARC: an LRU that lets in only what is asked for a second time while remembered.
+//! LARC is an LRU that admits a block when it is asked for a second time while it is remembered.
 //!
 //! How many are remembered follows the hits: 0.1 to 0.9 of the cache, more with each miss, fewer
 //! with each hit. Not even an empty cache takes everything. A write that is not let in goes to the

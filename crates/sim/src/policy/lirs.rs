@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! LIRS: ranks blocks by the time between their last two uses, not since the last one.
+//! LIRS ranks blocks by the time between their last two uses, not by the time since the last one.
 //!
 //! 99 % of the cache hold the blocks that were used twice at the shortest distance (LIR). The
 //! others (HIR) pass through the last 1 %, a FIFO. The stack has the LIR blocks and all that were

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! LRU: throws out what was not asked for longest.
+//! LRU throws out the block that was not asked for longest.
 //!
 //! bcache's default, and OCF's without a promotion policy, are near to it.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! OCF's promotion policy `nhit` (Open CAS) with its defaults, over an LRU: from 80 % full on, a
-//! block gets in at the third time that it is asked for.
+//! Open CAS's promotion policy `nhit` runs here with its defaults over an LRU. When the cache is 80
+//! % full, a block gets in at the third time that it is asked for.
 //!
 //! The times are counted for the last 2 x cache newly seen blocks, in a ring: an entry is
 //! overwritten when the ring comes round, however often it was used. A block that got in starts at

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! S3-FIFO: a small FIFO for newcomers, a main one with CLOCK, and the keys of whom the small one
-//! threw out.
+//! S3-FIFO has a small FIFO for newcomers and a main one with CLOCK. It remembers the keys that the
+//! small FIFO threw out.
 //!
 //! A tenth of the cache is the small one. Who was hit twice there goes on to the main one; so does
 //! who comes back while remembered. This is the authors' present version (libCacheSim's `S3FIFO`,

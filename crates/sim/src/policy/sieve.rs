@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SIEVE: a hand goes from the oldest to the newest and throws out the first that was not asked for
-//! since it came by.
+//! SIEVE moves a hand from the oldest block to the newest. The hand throws out the first block that
+//! was not asked for since the hand came by.
 //!
 //! Unlike CLOCK it moves nothing: what survives stays in its place, so that the hand soon is among
 //! what came lately.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! dm-cache's policy SMQ as it is in Linux since 4.12, in mode writeback.
+//! This is dm-cache's policy SMQ as it is in Linux since 4.12, in mode writeback.
 //!
 //! From `drivers/md/dm-cache-policy-smq.c` and `dm-cache-target.c`, which lvmcache uses. What
 //! counts for what it keeps:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What policies keep their state in: entries by key, and lists through them.
+//! Policies keep their state in tables: entries by key, and lists through them.
 //!
 //! One slab, a hash index over it, and doubly linked lists whose links are in the entries: to find,
 //! move and remove costs the same however many there are, and nothing is allocated for each. An

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! 2Q: newcomers wait in a FIFO of a quarter of the cache; who is asked for after that, while half
-//! a cache of them is remembered, gets into an LRU of the rest.
+//! 2Q lets newcomers wait in a FIFO of a quarter of the cache. The keys that leave it are
+//! remembered, half a cache of them. A block that is asked for while it is remembered gets into an
+//! LRU of the rest.
 //!
 //! The full version of the paper, with its recommended sizes. A hit in the FIFO changes nothing
 //! there.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! W-TinyLFU as in Caffeine: an LRU window for newcomers, behind it a segmented LRU that lets in
-//! whom it was asked for more often than its victim.
+//! W-TinyLFU, as in Caffeine, has an LRU window for newcomers, and a segmented LRU behind it. A
+//! block gets from the window into the LRU if it was asked for more often than the LRU's victim.
 //!
 //! As users meet it: the window begins with 1 % of the cache, and a hill climber changes its size
 //! by what the last ten caches full of accesses were hit. Probation and protected segment share the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A trace file as the accesses to blocks of 4 KiB that a cache would see, in batches.
+//! Reads a trace as the accesses to blocks of 4 KiB that a cache would see, in batches.
 
 use std::collections::HashMap;
 use std::fmt;

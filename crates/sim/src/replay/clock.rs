@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The time of a trace as policies are told of it: it never goes back.
+//! The clock tells policies the time of a trace, which never goes back.
 
 /// Between requests of a trace without times.
 pub(crate) const UNTIMED_NS: u64 = 1_000_000;

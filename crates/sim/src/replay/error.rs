@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a trace can't be replayed, in the words of the command line.
+//! Errors say why a trace can't be replayed, in the words of the command line.
 
 use std::fmt::{self, Display};
 use std::io;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a larger cache does worse than a smaller one: fewer hits, or more reads of the origin.
+//! Finds falls: sizes at which a larger cache does worse than a smaller one, by fewer hits or by
+//! more reads of the origin.
 
 use super::Row;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a policy's decisions cost: hits, origin I/O and flash writes, counted alike for all of
-//! them.
+//! Counts what a policy's decisions cost: hits, origin I/O and flash writes, alike for all
+//! policies.
 //!
 //! In blocks of 4 KiB, in writeback mode. A write that the policy takes is absorbed: one block of
 //! flash now, and one of origin I/O when it leaves the cache or the trace ends. One that it

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a policy's blocks cost in a log: how many must be written once more so that segments become
-//! free.
+//! Counts what a policy's blocks cost in a log: how many must be written once more so that segments
+//! become free.
 //!
 //! A cache on flash writes in order. What a policy drops or a client rewrites leaves a hole, and
 //! the segment with the least in it is cleaned: what is left of it is written anew, into segments

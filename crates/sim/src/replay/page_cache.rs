@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page cache of the machine above: LRU, and whatever is written goes down at once.
+//! The page cache of the machine above is an LRU. Whatever is written to it goes down at once.
 //!
 //! A block cache lives behind one, which takes the blocks that are read again soon. Writes are
 //! passed on when they are made, as those of databases and virtual machines are; a kernel that

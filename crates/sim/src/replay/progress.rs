@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The progress of a replay, which another thread shows, and its order to stop.
+//! Another thread shows the progress of a replay, and may order it to stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};

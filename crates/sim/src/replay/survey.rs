@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What must be known of a trace before it is replayed: how many blocks it touches, and, for a
-//! policy that foresees, when each access is repeated.
+//! Surveys a trace before it is replayed: how many blocks it touches and, for a policy that
+//! foresees, when each access is repeated.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! dm-writeboost 2.2 (Akira Hayakawa): writes gather in RAM by 127 blocks and go to a ring of
-//! segments in one piece.
+//! dm-writeboost 2.2 (Akira Hayakawa) gathers writes in RAM by 127 blocks, and writes them to a
+//! ring of segments in one piece.
 //!
 //! - Modes: write-back; with `read_cache_threshold`, what is read is cached too
 //!   (`dm-writeboost-readcache`).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! flashcache in mode writeback: blocks of 4 KiB in sets, in place, and each change of a block's
-//! state written before the answer.
+//! flashcache, in mode writeback, holds blocks of 4 KiB in sets, in place. Each change of a block's
+//! state is written before the answer.
 //!
 //! From Facebook's documentation, the behaviour of its code, and the counters in the logs of the
 //! comparison of 2015:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A model of gflash v14 (geomflash, FreeBSD, 2015): a write buffer mirrored in RAM and on the SSD,
-//! and a read cache by second read.
+//! gflash v14 (geomflash, FreeBSD, 2015) has a write buffer mirrored in RAM and on the SSD, and a
+//! read cache by second read.
 //!
 //! Facts from its user guide ("UG") and from its logs of the 2015 comparison ("logs"):
 //! - writes go to RAM and, in the background, to the SSD; they are acknowledged from RAM, and up to

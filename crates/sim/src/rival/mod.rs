@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Models of the caches that people compare with, on the same device models and under the same jobs
-//! as Flashfront. Each has a file or a folder.
+//! Rivals are models of the caches that people compare with. They run on the same device models and
+//! under the same jobs as Flashfront. Each has a file or a folder.
 //!
 //! A rival decides what I/O a request becomes. [`Rig`] carries the I/O out on the devices, counts
 //! it, and is the [`System`](crate::system::System) that jobs run on. A new rival is a file that

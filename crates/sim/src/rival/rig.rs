@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a rival stands on: its devices, the I/O that it has in flight, the moments that it waits
-//! for, and the counting of all that.
+//! A rig is what a rival stands on: its devices, the I/O that it has in flight, the moments that it
+//! waits for, and the counting of all that.
 
 use std::collections::BTreeMap;
 

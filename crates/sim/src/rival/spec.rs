@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a rival is built for, and how it is registered.
+//! A spec registers a rival, and says how it is built.
 
 use flashfront_device::sim::ModelSpec;
 

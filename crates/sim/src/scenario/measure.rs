@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is measured of a scenario, and the bound that it has to keep.
+//! A measure is taken of a scenario, and has a bound to keep.
 
 use super::{Judged, Scenario};
 use crate::load::{Interval, PhaseResult};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scenarios: devices, a cache, phases of jobs, and what must come of it.
+//! A scenario has devices, a cache, phases of jobs, and bounds on what must come of it.
 //!
 //! Flashfront runs all phases one after the other; what is beside it runs those that are to be
 //! compared, each in the same order.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a system is asked, and what it tells of itself.
+//! A system is asked for reads, writes and flushes, and tells what it moved.
 
 use flashfront_engine::Time;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A client of a system that asks for one thing after the other, so many at once, as fast as it is
-//! answered.
+//! An asker is a client of a system. It asks for one thing after the other, a number of them at
+//! once, as fast as they are answered.
 
 use flashfront_engine::Time;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A device alone, as its users would have it without a cache.
+//! A bare device is what its users would have without a cache.
 
 use flashfront_device::sim::{Model, ModelIo, ModelSpec};
 use flashfront_engine::{Op, Time};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flashfront on device models: the production engine, without payload.
+//! Flashfront runs on device models here: the production engine, without payload.
 //!
 //! The processor costs nothing here; what it costs is measured on real machines
 //! (docs/laboratory/performance.md).

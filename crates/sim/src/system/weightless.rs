@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory and a cache device without payload: only the log's headers, which the engine reads again,
-//! have bytes.
+//! Memory and a cache device can do without payload. Only the log's headers have bytes, since the
+//! engine reads them again.
 //!
 //! All payload has the same checksum, so that the engine's verification holds. What the engine
 //! itself puts into a buffer (headers, checkpoints) is kept from the buffer's start on; of that the

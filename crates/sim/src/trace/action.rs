@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The events of a request: a trace of the block layer has several for each.
+//! A trace of the block layer has several events for each request. The action says which counts.
 
 /// Of events that one request causes, the one that counts as the request (blktrace and blkparse
 /// only).

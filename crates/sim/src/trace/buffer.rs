@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The piece of a trace that is in RAM: one buffer, filled again whenever it is read.
+//! One buffer holds the piece of a trace that is in RAM. It is filled again whenever it is read.
 
 use super::compressed::{UnpackError, Unpacked};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Unpacks gzip, xz and zstd, known by their first bytes, members and frames one after the other as
-//! one.
+//! Unpacks gzip, xz and zstd, which are known by their first bytes. Members and frames that follow
+//! one another are read as one.
 //!
 //! Streaming: what is unpacked is never held as a whole, so a small file that unpacks to terabytes
 //! takes time, not RAM. The windows that the formats let a file ask for are limited to

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The formats: how one describes itself, the registry that lists them, and which of them a trace
+//! A format describes itself, and is listed in the registry. Detection finds which of them a trace
 //! has.
 //!
 //! A format is one file with `FORMATS` (its variants) and one word in `formats!`. That word gives

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The first bytes of a trace, by which its format is known.
+//! The head is the first bytes of a trace, by which its format is known.
 //!
 //! A format fits if its own parser reads these bytes: nothing is known twice.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An item of a trace: a line of text or a binary record, and what reads it.
+//! An item of a trace is a line of text or a binary record. A parser reads it.
 
 use super::record::Record;
 use super::report::Reason;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Made traces: loads of kinds that no public trace shows, made from published statistics.
+//! Made traces are loads of kinds that no public trace shows, made from published statistics.
 //!
 //! `made:NAME` is given where the path of a trace is. A made trace is text in the format
 //! `alibaba`, so that the reader, its checks and its figures are those of any trace. Each reading

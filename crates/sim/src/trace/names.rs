@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers for the names that some formats give to disks and files.
+//! Numbers stand for the names that some formats give to disks and files.
 
 use std::collections::HashMap;
 

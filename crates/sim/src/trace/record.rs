@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A record: a request of a trace.
+//! A record is one request of a trace.
 
 /// Bytes of a sector, whatever unit a trace counts in.
 pub const SECTOR_BYTES: u64 = 512;

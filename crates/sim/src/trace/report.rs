@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a reader did with every line or record of its trace: read, left out on purpose, or not
-//! understood.
+//! A report counts what a reader did with every line or record of its trace: read, left out on
+//! purpose, or not understood.
 
 use std::fmt::{self, Display};
 

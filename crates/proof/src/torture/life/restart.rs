@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Between two openings of a life: how one ends, by a stop, a kill or a power cut, and how the next
-//! begins.
+//! Ends an opening of a life by a stop, a kill or a power cut, and begins the next one.
 
 use flashfront_device::sim::Fate;
 use flashfront_engine::{DeviceError, Op, OpenError};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! bcache, dm-cache, flashcache and gflash: 22 fio runs, one after the other on the same cache
-//! (geomflash, test_cache, 2015).
+//! This suite has 22 fio runs on bcache, dm-cache, flashcache and gflash, one after the other on
+//! the same cache (geomflash, test_cache, 2015).
 //!
 //! fio 2.1.11 with libaio, or sync and 32 threads on FreeBSD, where gflash ran. Random runs go to
 //! each place of [offset, filesize) at most once, as each thread does. Between two runs the scripts

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! lvmcache before and since its mending in Linux 4.12, and bcache (BitFolk's posts, 2017): can a
-//! cache full of junk learn?
+//! This suite asks whether a cache full of junk can learn: lvmcache before and since its mending in
+//! Linux 4.12, and bcache (BitFolk's posts, 2017).
 //!
 //! fio: two jobs of random reads of 4 KiB after zipf:1.2, 8 in flight each, of 2 GiB each, so that
 //! all of it fits into the cache of 4 GiB. An empty cache; and one full of junk, after 30 minutes,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The suites say what was run in each published comparison, on what, and in what order. Each is a
-//! file here and a session in [`ALL`].
+//! file here and a line in [`ALL`].
 
 mod cache_size_2017;
 mod caches_2015;

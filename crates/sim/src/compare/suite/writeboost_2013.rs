@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! dm-writeboost beside bcache, on an SSD and on a RAM disk (its author's mail to dm-devel, 2013).
+//! This suite puts dm-writeboost beside bcache, on an SSD and on a RAM disk (its author's mail to
+//! dm-devel, 2013).
 //!
 //! fio 2.0.8, libaio, random writes of 4 KiB for 15 s, `norandommap`, (jobs, depth) as the tasks
 //! are named; the raw device beside. What is compared is each system's rate by the raw device's.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! fio's `random_distribution`: where the requests of a random job go.
+//! Reads fio's `random_distribution`, which says where the requests of a random job go.
 
 use super::units::{self, KbBase};
 use crate::load::{Pattern, Zone};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! fio's I/O engines: what an engine means for a job on the simulated volume.
+//! Says what an I/O engine of fio means for a job on the simulated volume.
 
 /// What an engine means here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! fio's `bs`, `bsrange` and `bssplit`: the lengths of reads and of writes.
+//! Reads fio's `bs`, `bsrange` and `bssplit`, the lengths of reads and of writes.
 
 use super::units::{self, KbBase};
 use crate::load::Lengths;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The names of fio's options that have no meaning of their own here (fio's HOWTO, versions 3.33 to
-//! 3.41).
+//! Lists fio's options that have no meaning of their own here (fio's HOWTO, versions 3.33 to 3.41).
 
 /// These options say how fio measures and reports, how fio makes its files and buffers, which
 /// processor fio runs on, or how an engine reaches its storage.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! fio's options: what a section says of its job.
+//! Reads the options of a section, which say what its job does.
 
 use super::engine::Engine;
 use super::names::{INSTEAD, LEFT_OUT, NO_EFFECT};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lines of a job file, as sections with all that holds for each.
+//! Cuts the lines of a job file into sections, each with all that holds for it.
 
 use super::FioError;
 use super::options::{Options, Taken, without_value};

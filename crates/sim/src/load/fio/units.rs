@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sizes and times as fio writes them (fio's HOWTO, "Parameter types"; checked against fio 3.33).
+//! Reads sizes and times as fio writes them (fio's HOWTO, "Parameter types"; checked against fio
+//! 3.33).
+//!
+//! No crate reads them: fio's `k` is 1024 or 1000, as the option `kb_base` says, and its `Ki` is
+//! the other one. A time without a unit is in seconds or microseconds, as the option has it.
 
 /// What `k` is: fio's `kb_base`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SMQ's queue: 64 LRU lists, one above the other; who is asked for swaps places with one of a
-//! higher level.
+//! SMQ's queue has 64 LRU lists, one above the other. A block that is asked for swaps places with
+//! one of a higher level.
 //!
 //! From time to time the levels get equal lengths again. So levels rank the entries of a queue
 //! against each other, without a counter that would have to be aged. In each level entries are kept

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How often each key was asked for lately, roughly: a count-min sketch of 4-bit counters in 8
-//! bytes for each block of the cache.
+//! A sketch knows roughly how often each key was asked for lately. It is a count-min sketch of
+//! 4-bit counters, with 8 bytes for each block of the cache.
 //!
 //! Four counters of a key, all in one cache line. After 10 increments for each block of the cache
 //! all counters are halved, so that the past fades.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cache device in buckets: filled from the front to the back once, then reused as a whole
-//! under a new generation.
+//! The cache device is divided into buckets. They are filled from the front to the back once, then
+//! reused as a whole under a new generation.
 //!
 //! A bucket may be reused if the last collection saw nothing dirty in it. Of those the ones go
 //! first that have little live data and weren't hit for long: bcache's `lru`, whose measure is age

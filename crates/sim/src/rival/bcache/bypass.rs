@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes past the cache: long streams, and while the cache device is slow, shorter ones too.
+//! Long streams go past the cache. While the cache device is slow, shorter ones do, too.
 //!
 //! All clients are one task here: requests don't say who asks. A task that mostly asks for long
 //! streams is bypassed from the first bytes of the next.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way of a request through bcache: lookup, allocation, the tree, the journal.
+//! A request goes through bcache here: lookup, allocation, the tree, the journal.
 //!
 //! What is dirty is brought to the origin in `destage`.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! bcache's writeback thread: what it takes next, and when.
+//! bcache's writeback thread decides what it takes next, and when.
 //!
 //! It looks for 500 dirty keys in order, from where it left off, reads each from the cache device
 //! and writes it to the origin, 64 at a time, and waits for all of them before it looks again.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An extent: neighbouring blocks of the origin, and where they are on the cache device.
+//! An extent is a run of neighbouring blocks of the origin, and their place on the cache device.
 
 /// Where some blocks of the origin are. All in blocks of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which blocks of the origin are where on the cache device: extents in order, as the leaves of
-//! bcache's tree have them.
+//! The index knows which blocks of the origin are where on the cache device. It holds extents in
+//! order, as the leaves of bcache's tree do.
 //!
 //! A key reaches from one block up to a bucket. A new one cuts what it overlaps and is joined to
 //! the one before it if both are neighbours on both devices. An extent whose bucket was reused

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! bcache's journal, as I/O: keys of clients' writes gather for 100 ms, until 32 KiB are full, or
-//! until somebody waits; then flush, write, flush (the write is PREFLUSH and FUA, and FUA is a
-//! second flush on SATA). A flush of a SATA device is no queued command: nothing else is sent to it
-//! meanwhile.
+//! bcache's journal is modelled as I/O. Keys of clients' writes gather for 100 ms, until 32 KiB are
+//! full, or until somebody waits. Then come a flush, a write and a flush: the write is PREFLUSH and
+//! FUA, and FUA is a second flush on SATA. A flush of a SATA device is no queued command, so
+//! nothing else is sent to the device meanwhile.
 //!
 //! A simplification: keys of what was destaged, and the second ones of cuts, are in leaves only
 //! (`write_dirty_finish` has no journal), but leaves are written with FUA (`do_btree_node_write`),

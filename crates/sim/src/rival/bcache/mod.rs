@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! bcache, as in Linux 3.13 to 4.14 (Kent Overstreet), and with the destage of 6.1: buckets filled
-//! like a log, extents in a tree, a journal of keys.
+//! bcache (Kent Overstreet) fills buckets like a log, and has extents in a tree and a journal of
+//! keys. The model is that of Linux 3.13 to 4.14, and with the destage of 6.1.
 //!
 //! - Modes: writeback; a write goes straight (writethrough) when a collection has seen too many
 //!   dirty buckets.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How fast bcache destages: a controller, and the limiter that it sets.
+//! A controller decides how fast bcache destages, and sets a limiter.
 //!
 //! Linux 3.13 to 4.14 have a PD controller. The rate changes every 5 s by the distance from the
 //! target and by how fast that changes; below the target it falls until it is one sector a second.

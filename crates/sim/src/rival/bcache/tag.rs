@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ways of bcache's I/O: what comes back to the cache when an I/O ends or a moment comes.
+//! A tag is what comes back to bcache when an I/O ends or a moment comes.
 
 use flashfront_engine::Time;
 

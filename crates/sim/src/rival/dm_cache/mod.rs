@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! dm-cache: blocks of a fixed size, in place, each copied as a whole between origin and cache
-//! device.
+//! dm-cache holds blocks of a fixed size, in place. Each is copied as a whole between origin and
+//! cache device.
 //!
 //! From the kernel's documentation (`device-mapper/cache.rst`), the behaviour of
 //! `dm-cache-target.c`, the counters in the logs of 2015, and those of Linux 6.1 in a virtual

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! dm-cache's policy mq as in Linux 3.16: blocks are promoted when they were asked for often
-//! enough.
+//! dm-cache's policy mq, as in Linux 3.16, promotes blocks when they were asked for often enough.
 //!
 //! - Hits are counted, at most one between two ticks; a tick comes when a chosen request is over,
 //!   then the next one is chosen. Blocks that are not cached are counted, too: as many of them as

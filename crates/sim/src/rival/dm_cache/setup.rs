@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The settings of dm-cache, and where its blocks lie on the cache device.
+//! The settings of dm-cache say where its blocks lie on the cache device, and how it copies.
 
 use crate::rival::spec::Geometry;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The target since Linux 4.12 (`dm-cache-target.c`, `dm-bio-prison-v2.c`).
+//! This is the target since Linux 4.12 (`dm-cache-target.c`, `dm-bio-prison-v2.c`).
 //!
 //! - A request looks itself up at once and goes to the cache device or the origin. What the policy
 //!   wants to have done besides (a block promoted, demoted or copied back) is begun behind it,

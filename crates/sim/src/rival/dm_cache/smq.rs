@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! dm-cache's policy smq since Linux 4.12, for the [target](super::since_412): the rules are those
-//! of the [policy](crate::policy::smq) of that name, with the target's ticks, and what it wants to
-//! have done takes its time.
+//! dm-cache's policy smq since Linux 4.12 serves the [target](super::since_412). Its rules are
+//! those of the [policy](crate::policy::smq) of that name, with the target's ticks. What it wants
+//! to have done takes its time.
 //!
 //! - A block that is being promoted has its place, and still misses, which count for its region. It
 //!   comes to the top level when it is there.

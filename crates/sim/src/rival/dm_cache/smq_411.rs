@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! dm-cache's policy smq before Linux 4.12: the queues of the [policy](crate::policy::smq) of that
-//! name, other rules.
+//! dm-cache's policy smq before Linux 4.12 has the queues of the [policy](crate::policy::smq) of
+//! that name, and other rules.
 //!
 //! - Regions count hits, too, not only misses.
 //! - A hit on a block counts once in 10 s, and as often levels get equal lengths again. (Since

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The target until Linux 4.11.
+//! This is the target until Linux 4.11.
 //!
 //! - A promotion reads the block from the origin, writes it to the cache device, and commits the
 //!   metadata; until then requests for the block wait, the one that caused it among them. A write

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What dm-writeboost has read from the origin and will cache: `read_cache_cells`.
+//! Cells hold what dm-writeboost has read from the origin and will cache (`read_cache_cells`).
 //!
 //! A read that misses takes a cell when it is looked up; one of a block that has a cell takes none.
 //! When all are taken and all their reads have ended, they go into segments, the last first, and

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which block of the origin is in which slot of dm-writeboost's ring, both ways, in flat arrays.
+//! The table knows which block of the origin is in which slot of dm-writeboost's ring, both ways,
+//! in flat arrays.
 
 /// Blocks of a segment beside its head.
 pub(super) const SEGMENT_BLOCKS: u32 = 127;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which blocks are cleaned, and the reading of them; what follows is in the file above.
+//! Chooses which blocks are cleaned, and reads them. What follows is in the file above.
 
 use super::{
     BLOCK, BUSY, CLEANING_IN_ALL, CLEANING_IN_SET, CLUSTER, DIRTY, DIRTY_MAX, Flashcache, Io, Run, SECOND_NS, SET, Tag,

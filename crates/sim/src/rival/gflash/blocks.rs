@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A set of blocks that finds the next one from a place on in a few steps: a bitmap, and bitmaps of
-//! which of its words hold any.
+//! A set of blocks finds the next one from a place on in a few steps. It is a bitmap, with bitmaps
+//! that say which of its words hold any.
 //!
 //! Flat, so that a disk of 4 TB costs 122 MB of address space, and RAM only where blocks are.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The write buffer of gflash in RAM: what waits to be destaged, and what is on its way to the
+//! gflash's write buffer in RAM holds what waits to be destaged, and what is on its way to the
 //! disk.
 //!
 //! Runs of dirty blocks leave in batches. RAM is free again once the disk was flushed after a

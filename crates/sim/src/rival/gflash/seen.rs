@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks that were read once: the second read puts them on the SSD.
+//! Remembers blocks that were read once. The second read puts them on the SSD.
 
 use super::blocks::Blocks;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which block of the origin is in which slot of the SSD.
+//! The slots know which block of the origin is where on the SSD.
 //!
 //! Slots are filled in the order of their places; when all are taken, a hand goes round and takes
 //! the first that holds no dirty block and was not read since the hand last passed (second chance:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Alibaba's block traces of 2020: comma-separated text.
+//! Alibaba's block traces of 2020 are comma-separated text.
 //!
 //! `device_id,opcode,offset,length,timestamp`: a number, R or W, bytes, bytes, microseconds since
 //! 1970.

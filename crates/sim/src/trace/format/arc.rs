@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The traces of the ARC paper (FAST '03), `.lis`: four numbers a line, `FIRST COUNT IGNORED
+//! The traces of the ARC paper (FAST '03), `.lis`, have four numbers a line: `FIRST COUNT IGNORED
 //! NUMBER`.
 //!
 //! The unit is 512 bytes in the traces of workstations (P1 to P14), 4 KiB in OLTP. In the latter

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What BCC's `biosnoop` prints, of either version (Python, libbpf).
+//! Reads what BCC's `biosnoop` prints, of either version (Python, libbpf).
 //!
 //! `TIME(s) COMM PID DISK T SECTOR BYTES [QUE(ms)] LAT(ms)`: seconds since the first request, with
 //! a point; a process's name, which may have blanks, its number, a disk, letters of the operation,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What blkparse prints, in its default format.
+//! Reads what blkparse prints, in its default format.
 //!
 //! `8,16  5  2  0.000001850 18615  Q  RS 1444645666 + 256 [java]`: device, CPU, sequence,
 //! time in s, pid, event, what, sector + sectors. "What" has one letter of R, W, D (discard),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! blkreplay's loads: text between semicolons, below a preamble.
+//! blkreplay's loads are text between semicolons, below a preamble.
 //!
 //! `START ; SECTOR ; LENGTH ; R|W ; DELAY ; DURATION`: seconds, sectors of 512 bytes, sectors; the
 //! operation may have blkparse's flags (`RA`). Before the line with the names of the columns stands

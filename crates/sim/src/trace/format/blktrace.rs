@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! blktrace's own files: `struct blk_io_trace` of linux/blktrace_api.h, version 7, in the byte
+//! blktrace's own files hold `struct blk_io_trace` of linux/blktrace_api.h, version 7, in the byte
 //! order of the machine that traced.
 //!
 //! 48 bytes: magic and version u32, sequence u32, time in ns u64, sector u64, bytes u32, action u32

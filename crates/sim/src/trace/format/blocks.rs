@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A plain list of blocks, one number of a 4 KiB block a line, as of the LIRS paper. A `*`
-//! separates phases there, and is skipped, as is a comment that begins with `#`.
+//! A plain list of blocks has the number of one 4 KiB block a line, as the LIRS paper's traces do.
+//! A `*` separates phases there, and is skipped, as is a comment that begins with `#`.
 
 use super::{BLANK, COMMENT, Format, Item, Lines, Parser, record};
 use crate::trace::Op;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! DiskSim's ascii and what others made of it: five columns between blanks, `TIME DEVICE PLACE
-//! LENGTH FLAGS`, bit 0 of the flags for read.
+//! DiskSim's ascii, and what others made of it, has five columns between blanks: `TIME DEVICE PLACE
+//! LENGTH FLAGS`. Bit 0 of the flags stands for a read.
 //!
 //! The variants differ in units alone. Told apart by their looks: whole numbers as times are
 //! SSDSim's nanoseconds; places and lengths that are all multiples of 512 are bytes; tabs between

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why the format of a trace can't be told, and what to do about it.
+//! Errors say why the format of a trace can't be told, and what to do about it.
 
 use std::fmt::{self, Display};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The events of the block layer, of which blktrace and blkparse make several for each request.
+//! The block layer has several events for each request. blktrace and blkparse write all of them.
 
 use crate::trace::action::Action;
 use crate::trace::record::Op;

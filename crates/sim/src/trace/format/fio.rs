@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! fio's I/O logs (`write_iolog`), versions 2 and 3. The first line says which.
+//! fio's I/O logs (`write_iolog`) are of version 2 or 3. The first line says which.
 //!
 //! Version 2: `FILE ACTION [OFFSET LENGTH]`, in bytes; `FILE wait US 0` passes time. Version 3:
 //! `TIME FILE ACTION [OFFSET LENGTH]`. Time is in microseconds in what fio 3.33 writes (with

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! FIU (SNIA IOTTA; "IODedup", "SyLab"): text, one line per 4 KiB.
+//! FIU's traces (SNIA IOTTA; "IODedup", "SyLab") are text, one line for each 4 KiB.
 //!
 //! `TIME PID PROCESS LBA SECTORS R|W MAJOR MINOR MD5`: nanoseconds, numbers, a name that may have
 //! blanks, sectors of 512 bytes.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! MSR Cambridge (SNIA IOTTA): comma-separated text.
+//! The traces of MSR Cambridge (SNIA IOTTA) are comma-separated text.
 //!
 //! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`: 100 ns since 1601, a name, a
 //! number, Read or Write, bytes, bytes, 100 ns.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! libCacheSim's oracleGeneral: binary, little-endian, 24 bytes a request: time in s u32, object
-//! u64, bytes u32, next access i64.
+//! libCacheSim's oracleGeneral is binary, little-endian, with 24 bytes a request: time in s u32,
+//! object u64, bytes u32, next access i64.
 //!
 //! An object is whatever was traced: a block, a file, a hash of a key. As such it is read as one
 //! block of 4 KiB; of numbers above 2^59 the lower 59 bits count, so that hashes stay apart. Where

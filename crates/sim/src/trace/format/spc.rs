@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SPC: the format of the Storage Performance Council, in which UMass has its traces (Financial,
-//! WebSearch). Comma-separated text.
+//! The format of the Storage Performance Council, SPC, is comma-separated text. UMass has its
+//! traces (Financial, WebSearch) in it.
 //!
 //! `ASU,LBA,Size,Opcode,Timestamp`: a number of a disk, sectors of 512 bytes, bytes, r or w,
 //! seconds; optional fields may follow.

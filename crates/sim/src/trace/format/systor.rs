@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The SYSTOR '17 traces (SNIA IOTTA; C. Lee et al., Understanding Storage Traffic Characteristics
-//! on Enterprise Virtual Desktop Infrastructure, SYSTOR 2017): comma-separated text.
+//! The SYSTOR '17 traces are comma-separated text (SNIA IOTTA; C. Lee et al., Understanding Storage
+//! Traffic Characteristics on Enterprise Virtual Desktop Infrastructure, SYSTOR 2017).
 //!
 //! `Timestamp,Response,IOType,LUN,Offset,Size`: seconds since 1970, seconds (empty if there was no
 //! answer), R or W, a number, bytes, bytes.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tencent's cloud block storage (SNIA IOTTA, ATC '20): comma-separated text.
+//! The traces of Tencent's cloud block storage (SNIA IOTTA, ATC '20) are comma-separated text.
 //!
 //! `Timestamp,Offset,Size,IOType,VolumeID`: seconds since 1970, sectors of 512 bytes, sectors, 0
 //! for read or 1 for write, a number.

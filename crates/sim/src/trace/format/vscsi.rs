@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VSCSI: what VMware's tracer and CloudPhysics wrote, as libCacheSim reads it. Binary,
+//! VMware's tracer and CloudPhysics wrote VSCSI, which is read as libCacheSim does. It is binary,
 //! little-endian.
 //!
 //! Version 1: number u32, bytes u32, scatter-gather entries u32, command u16, version u16, sector

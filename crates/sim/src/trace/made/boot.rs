@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Three mornings of virtual desktops: all guests boot from one image, each with an overlay.
+//! Makes three mornings of virtual desktops. All guests boot from one image, each with an overlay.
 //!
 //! Taken from what was published:
 //!

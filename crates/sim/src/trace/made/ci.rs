@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A day of a build server: checkout, compile, test, artefacts, delete, and again.
+//! Makes a day of a build server: checkout, compile, test, artefacts, delete, and again.
 //!
 //! Taken from what was published:
 //!

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An order database with a log that is written ahead, and checkpoints.
+//! Makes an order database with a log that is written ahead, and checkpoints.
 //!
 //! Taken from what was published:
 //!

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file system with a journal, and the page cache above it: what the made machines write through.
+//! The made machines write through a file system with a journal, and through the page cache above
+//! it.
 //!
 //! Metadata that is changed goes to the journal, a commit for all changes of a time, and later to
 //! its place (ext4's `commit` of 5 s, Linux's `dirty_expire_centisecs` of 30 s). The journal is the

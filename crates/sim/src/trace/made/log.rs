@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest with a log-structured file system, whose cleaner moves what is live.
+//! Makes a guest with a log-structured file system, whose cleaner moves what is live.
 //!
 //! Taken from what was published:
 //!

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two days of a mail server: a queue, mailboxes that grow, a log; nine tenths writes.
+//! Makes two days of a mail server: a queue, mailboxes that grow, and a log. Nine tenths are
+//! writes.
 //!
 //! Taken from what was published:
 //!

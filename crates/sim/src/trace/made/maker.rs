@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the makers of made traces share: requests, who makes them, and their seed.
+//! The makers of made traces share a way to put out requests, and a seed.
 
 use std::collections::VecDeque;
 

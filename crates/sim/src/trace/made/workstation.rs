@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A week of a workstation's disk, two thirds writes.
+//! Makes a week of a workstation's disk. Two thirds are writes.
 //!
 //! Taken from what was published:
 //!
