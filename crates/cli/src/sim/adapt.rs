@@ -185,25 +185,27 @@ fn line<'a>(outcome: &'a Findings, row: &'a Adapted) -> Line<'a> {
 /// figure for all of a curve stands in each line of it.
 type Point<'a> = (&'a Findings, &'a Adapted, usize);
 
-const COLUMNS: &[Column<Point<'_>>] = &[
-    ("case", |it| it.0.case.name.to_owned()),
-    ("policy", |it| it.1.policy.to_owned()),
-    ("cache_blocks", |it| it.1.cache_blocks.to_string()),
-    ("data_blocks", |it| it.0.reads.data_blocks.to_string()),
-    ("junk_blocks", |it| it.1.junk_blocks.to_string()),
-    ("static_optimum", |it| format!("{:.6}", it.0.reads.static_optimum)),
-    ("reads", |it| it.1.points[it.2].reads.to_string()),
-    ("compulsory_blocks", |it| it.0.reads.compulsory_blocks[it.2].to_string()),
-    ("origin_read_blocks", |it| it.1.points[it.2].origin_read_blocks.to_string()),
-    ("flash_blocks_written", |it| it.1.points[it.2].flash_blocks_written().to_string()),
-    ("hit_ratio", |it| format!("{:.6}", it.0.hit_ratio(it.1, it.2 - 1, it.2))),
-    ("unlimited_hit_ratio", |it| format!("{:.6}", it.0.unlimited_hit_ratio(it.2 - 1, it.2))),
-    ("turnover_reads", |it| optional(line(it.0, it.1).turnover_reads)),
-    ("points_below_optimum_after_turnover", |it| points(line(it.0, it.1).points_below_optimum_after_turnover)),
-    ("worst_round", |it| optional(line(it.0, it.1).worst_round)),
-    ("worst_round_points_below_lru", |it| points(line(it.0, it.1).worst_round_points_below_lru)),
-    ("worst_turnover_points_below_lru", |it| points(line(it.0, it.1).worst_turnover_points_below_lru)),
-];
+fn columns<'a>() -> [Column<Point<'a>>; 17] {
+    [
+        ("case", |it| it.0.case.name.to_owned()),
+        ("policy", |it| it.1.policy.to_owned()),
+        ("cache_blocks", |it| it.1.cache_blocks.to_string()),
+        ("data_blocks", |it| it.0.reads.data_blocks.to_string()),
+        ("junk_blocks", |it| it.1.junk_blocks.to_string()),
+        ("static_optimum", |it| format!("{:.6}", it.0.reads.static_optimum)),
+        ("reads", |it| it.1.points[it.2].reads.to_string()),
+        ("compulsory_blocks", |it| it.0.reads.compulsory_blocks[it.2].to_string()),
+        ("origin_read_blocks", |it| it.1.points[it.2].origin_read_blocks.to_string()),
+        ("flash_blocks_written", |it| it.1.points[it.2].flash_blocks_written().to_string()),
+        ("hit_ratio", |it| format!("{:.6}", it.0.hit_ratio(it.1, it.2 - 1, it.2))),
+        ("unlimited_hit_ratio", |it| format!("{:.6}", it.0.unlimited_hit_ratio(it.2 - 1, it.2))),
+        ("turnover_reads", |it| optional(line(it.0, it.1).turnover_reads)),
+        ("points_below_optimum_after_turnover", |it| points(line(it.0, it.1).points_below_optimum_after_turnover)),
+        ("worst_round", |it| optional(line(it.0, it.1).worst_round)),
+        ("worst_round_points_below_lru", |it| points(line(it.0, it.1).worst_round_points_below_lru)),
+        ("worst_turnover_points_below_lru", |it| points(line(it.0, it.1).worst_turnover_points_below_lru)),
+    ]
+}
 
 fn points(value: Option<f64>) -> String {
     optional(value.map(|value| format!("{value:.4}")))
@@ -212,5 +214,5 @@ fn points(value: Option<f64>) -> String {
 fn csv(outcomes: &[Findings]) -> anyhow::Result<String> {
     let curves = outcomes.iter().flat_map(|outcome| outcome.rows.iter().map(move |row| (outcome, row)));
     let points = curves.flat_map(|(outcome, row)| (1..row.points.len()).map(move |nth| (outcome, row, nth)));
-    csv::text(COLUMNS, points)
+    csv::text(&columns(), points)
 }

@@ -9,7 +9,7 @@ use super::job::Job;
 use super::requests::{Ask, Requests};
 use super::result::{Interval, JobResult, PhaseResult};
 use super::settled::has_settled;
-use crate::system::{self, System, SystemRequest, Traffic};
+use crate::system::{self, System, SystemRequest};
 
 /// As often as this many bytes were answered, or an interval is over, `watch` is asked: some
 /// hundredths of a second.

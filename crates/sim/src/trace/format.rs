@@ -7,7 +7,7 @@
 
 use super::action::Action;
 use super::head::{Fit, Head};
-use super::item::{Binary, Item, Lines, Parser, RECORD_BYTES_MAX};
+use super::item::{Binary, Item, Lines, Parser};
 use super::record::{DATA_SECTORS_MAX, Op, Record, SECTOR_BYTES, SECTOR_MAX};
 use super::report::Reason;
 

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use fixtures::Fixture;
+use packed::{gz, numbers};
 
 /// Gives so many bytes at once, and fails at the end if it shall.
 struct Slow {

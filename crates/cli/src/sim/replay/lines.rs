@@ -109,49 +109,56 @@ pub(in crate::sim) fn line<'a>(source: &Source, trace: &'a str, replayed: &'a Re
 }
 
 /// The columns. A list is joined by blanks; of what was left out the sum is told.
-const COLUMNS: &[Column<Line<'_>>] = &[
-    ("trace", |it| it.trace.to_owned()),
-    ("format", |it| it.format.to_owned()),
-    ("policy", |it| it.policy.to_owned()),
-    ("requests", |it| it.requests.to_string()),
-    ("accesses", |it| it.accesses.to_string()),
-    ("unique_blocks", |it| it.unique_blocks.to_string()),
-    ("cache_blocks", |it| it.cache_blocks.to_string()),
-    ("hit_ratio", |it| format!("{:.6}", it.hit_ratio)),
-    ("read_hit_ratio", |it| format!("{:.6}", it.read_hit_ratio)),
-    ("flash_blocks_written", |it| it.flash_blocks_written.to_string()),
-    ("fill_blocks", |it| it.fill_blocks.to_string()),
-    ("absorbed_blocks", |it| it.absorbed_blocks.to_string()),
-    ("reinserted_blocks", |it| it.reinserted_blocks.to_string()),
-    ("origin_read_blocks", |it| it.origin_read_blocks.to_string()),
-    ("origin_write_blocks", |it| it.origin_write_blocks.to_string()),
-    ("bad_lines", |it| it.bad_lines.to_string()),
-    ("damaged", |it| it.damaged.to_string()),
-    ("skipped", |it| it.skipped.values().sum::<u64>().to_string()),
-    ("discards", |it| it.discards.to_string()),
-    ("flushes", |it| it.flushes.to_string()),
-    ("drop_echoes_ms", |it| optional(it.drop_echoes_ms)),
-    ("echoes_dropped", |it| it.echoes_dropped.to_string()),
-    ("times_back", |it| it.times_back.to_string()),
-    ("action", |it| it.action.to_owned()),
-    ("grid_phases", |it| it.grid_phases.iter().map(u8::to_string).collect::<Vec<_>>().join(" ")),
-    ("page_cache_blocks", |it| it.page_cache_blocks.to_string()),
-    ("page_cache_hits", |it| it.page_cache_hits.to_string()),
-    ("flash_writes_per_day_bytes", |it| optional(it.flash_writes_per_day_bytes)),
-    ("origin_reads", |it| it.origin_reads.to_string()),
-];
+fn columns<'a>() -> Vec<Column<Line<'a>>> {
+    vec![
+        ("trace", |it| it.trace.to_owned()),
+        ("format", |it| it.format.to_owned()),
+        ("policy", |it| it.policy.to_owned()),
+        ("requests", |it| it.requests.to_string()),
+        ("accesses", |it| it.accesses.to_string()),
+        ("unique_blocks", |it| it.unique_blocks.to_string()),
+        ("cache_blocks", |it| it.cache_blocks.to_string()),
+        ("hit_ratio", |it| format!("{:.6}", it.hit_ratio)),
+        ("read_hit_ratio", |it| format!("{:.6}", it.read_hit_ratio)),
+        ("flash_blocks_written", |it| it.flash_blocks_written.to_string()),
+        ("fill_blocks", |it| it.fill_blocks.to_string()),
+        ("absorbed_blocks", |it| it.absorbed_blocks.to_string()),
+        ("reinserted_blocks", |it| it.reinserted_blocks.to_string()),
+        ("origin_read_blocks", |it| it.origin_read_blocks.to_string()),
+        ("origin_write_blocks", |it| it.origin_write_blocks.to_string()),
+        ("bad_lines", |it| it.bad_lines.to_string()),
+        ("damaged", |it| it.damaged.to_string()),
+        ("skipped", |it| it.skipped.values().sum::<u64>().to_string()),
+        ("discards", |it| it.discards.to_string()),
+        ("flushes", |it| it.flushes.to_string()),
+        ("drop_echoes_ms", |it| optional(it.drop_echoes_ms)),
+        ("echoes_dropped", |it| it.echoes_dropped.to_string()),
+        ("times_back", |it| it.times_back.to_string()),
+        ("action", |it| it.action.to_owned()),
+        ("grid_phases", |it| it.grid_phases.iter().map(u8::to_string).collect::<Vec<_>>().join(" ")),
+        ("page_cache_blocks", |it| it.page_cache_blocks.to_string()),
+        ("page_cache_hits", |it| it.page_cache_hits.to_string()),
+        ("flash_writes_per_day_bytes", |it| optional(it.flash_writes_per_day_bytes)),
+        ("origin_reads", |it| it.origin_reads.to_string()),
+    ]
+}
 
 /// Columns of what a cache holds, behind the others.
-const HELD: &[Column<Line<'_>>] = &[
-    ("live_blocks", |it| optional(it.occupancy.as_ref().map(|held| held.live_blocks))),
-    ("dead_blocks", |it| optional(it.occupancy.as_ref().map(|held| held.dead_blocks))),
-    ("live_unread_blocks", |it| optional(it.occupancy.as_ref().map(|held| held.live_unread_blocks))),
-    ("cleaned_blocks", |it| optional(it.occupancy.as_ref().map(|held| held.cleaned_blocks))),
-];
+fn held<'a>() -> Vec<Column<Line<'a>>> {
+    vec![
+        ("live_blocks", |it| optional(it.occupancy.as_ref().map(|held| held.live_blocks))),
+        ("dead_blocks", |it| optional(it.occupancy.as_ref().map(|held| held.dead_blocks))),
+        ("live_unread_blocks", |it| optional(it.occupancy.as_ref().map(|held| held.live_unread_blocks))),
+        ("cleaned_blocks", |it| optional(it.occupancy.as_ref().map(|held| held.cleaned_blocks))),
+    ]
+}
 
 /// The lines of a trace as CSV. `head`: the names of the columns come first. `occupancy`: what the
 /// caches hold is told, too.
 pub(super) fn csv<'a>(lines: impl Iterator<Item = Line<'a>>, head: bool, occupancy: bool) -> anyhow::Result<String> {
-    let columns = if occupancy { [COLUMNS, HELD].concat() } else { COLUMNS.to_vec() };
+    let mut columns = columns();
+    if occupancy {
+        columns.extend(held());
+    }
     if head { csv::text(&columns, lines) } else { csv::lines(&columns, lines) }
 }

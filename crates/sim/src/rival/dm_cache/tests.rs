@@ -8,6 +8,7 @@ use super::setup::Setup;
 use super::*;
 use crate::load::{Job, Pattern, run};
 use crate::rival::rig::SECOND_NS;
+use crate::rival::spec::Geometry;
 use crate::system::{System, Traffic};
 
 const MIB: u64 = 1 << 20;

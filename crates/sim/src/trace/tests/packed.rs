@@ -3,7 +3,7 @@
 
 use super::*;
 
-fn gz(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn gz(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
@@ -23,7 +23,7 @@ type Packer = fn(&[u8]) -> Vec<u8>;
 
 const PACKERS: [(&str, Packer); 3] = [("gz", gz), ("xz", xz), ("zstd", zstd)];
 
-fn numbers(from: u64, to: u64) -> Vec<u8> {
+pub(super) fn numbers(from: u64, to: u64) -> Vec<u8> {
     (from..to).flat_map(|it| format!("{it}\n").into_bytes()).collect()
 }
 
