@@ -27,7 +27,7 @@ enum Asked {
 pub struct Client {
     /// The world they live in.
     pub world: World,
-    /// What they know.
+    /// What a read may return.
     pub oracle: Oracle,
     asked: BTreeMap<RequestId, Asked>,
     /// Requests answered, ever.
@@ -164,7 +164,7 @@ impl Client {
         self.finish_to(0);
     }
 
-    /// What failed since the last call.
+    /// Takes the requests that failed since the last call.
     pub fn take_failed(&mut self) -> Vec<(RequestId, RequestError)> {
         self.judge();
         std::mem::take(&mut self.failed)

@@ -19,9 +19,9 @@ pub struct Violation {
     pub origin: usize,
     /// The sector.
     pub sector: u64,
-    /// What was found.
+    /// The content that the read found.
     pub found: Content,
-    /// What would have been right.
+    /// The contents that would have been right.
     pub allowed: Vec<Content>,
 }
 
@@ -49,7 +49,7 @@ struct Op {
 struct Entry {
     op: u32,
     content: Content,
-    /// When a read returned it first.
+    /// The moment at which a read returned the content first.
     seen: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ pub struct Oracle {
     origins: Vec<Vec<Sector>>,
     ops: Vec<Op>,
     now: u64,
-    /// When the daemon was killed last.
+    /// The moment at which the daemon was killed last.
     killed_at: u64,
     /// Acknowledged writes that no flush has covered.
     undurable: Vec<u32>,

@@ -12,14 +12,14 @@ pub struct OriginSpec {
     pub size_bytes: u64,
     /// 512 or 4096.
     pub logical_block_bytes: u32,
-    /// Its mode in the beginning.
+    /// The mode in the beginning.
     pub mode: Mode,
 }
 
-/// What a world is made of.
+/// The parts and sizes of a world.
 #[derive(Clone, Debug)]
 pub struct WorldSpec {
-    /// Of the disks' jitter.
+    /// The seed of the disks' jitter.
     pub seed: u64,
     /// Lanes of the cache.
     pub lanes: u32,
@@ -29,7 +29,7 @@ pub struct WorldSpec {
     pub segments_per_lane: u32,
     /// Blocks of a stripe.
     pub stripe_blocks: u32,
-    /// The cache lies on two devices.
+    /// Whether the cache lies on two devices.
     pub mirrored: bool,
     /// The origins.
     pub origins: Vec<OriginSpec>,

@@ -91,16 +91,16 @@ pub struct Swept {
     pub points: u64,
     /// Ways of dying that were replayed and judged.
     pub fates: u64,
-    /// What should not be.
+    /// The violations that were found, with the point of each.
     pub violations: Vec<(Point, String)>,
 }
 
 /// Which part of a sweep to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// Of so many parts ...
+    /// The number of parts.
     pub of: u64,
-    /// ... this one.
+    /// The part that is done, counted from 0.
     pub nth: u64,
 }
 

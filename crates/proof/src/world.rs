@@ -33,18 +33,18 @@ use superblocks::write_superblock;
 /// Buffers of the clients and of the engine.
 const ARENA_BYTES: u64 = 512 << 20;
 
-/// How a request ended.
+/// The end of a request.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Which.
+    /// The request.
     pub id: RequestId,
-    /// How it went.
+    /// The result of the request.
     pub result: Result<(), RequestError>,
-    /// What a read found.
+    /// The data that a read found.
     pub data: Vec<u8>,
 }
 
-/// What [`Event::Ready`] said.
+/// The figures of [`Event::Ready`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
     /// Blocks in the cache.
@@ -63,7 +63,7 @@ struct Flying {
 
 /// A world.
 pub struct World {
-    /// What it is made of.
+    /// The parts and sizes of the world.
     pub spec: WorldSpec,
     /// The engine; there is none before the first opening.
     pub engine: Option<Engine>,
@@ -275,7 +275,7 @@ impl World {
         self.ready && self.engine.is_some()
     }
 
-    /// When something happens next; `None`: never.
+    /// The moment of the next event; `None`: nothing will ever happen.
     #[must_use]
     pub fn next_event(&self) -> Option<Time> {
         if self.unsettled {

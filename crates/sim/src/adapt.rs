@@ -52,7 +52,7 @@ const JUNK: u64 = 1 << 40;
 /// blocks of 4 KiB after some ten.
 const JUNK_PASSES: u32 = 16;
 
-/// What is to be done.
+/// The experiment that is to be done.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
     /// The cache's size, of [`CACHE_BLOCKS`].
@@ -87,10 +87,10 @@ impl Reads {
     }
 }
 
-/// What one policy made of them.
+/// One policy's figures.
 #[derive(Clone, Debug)]
 pub struct Adapted {
-    /// Its name.
+    /// The policy's name.
     pub policy: &'static str,
     /// The cache's size in blocks: whole units of the policy.
     pub cache_blocks: u64,
@@ -103,11 +103,11 @@ pub struct Adapted {
 /// A case of the experiment.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// Which.
+    /// The case.
     pub case: &'static Case,
     /// Reads between two points.
     pub step: u64,
-    /// What was asked for.
+    /// The reads of the case.
     pub reads: Reads,
     /// The policies, in the order asked for.
     pub rows: Vec<Adapted>,
@@ -120,7 +120,7 @@ impl Findings {
         (round * POINTS) as usize
     }
 
-    /// How many points there are.
+    /// The number of points.
     #[must_use]
     pub fn points(&self) -> usize {
         self.reads.compulsory_blocks.len() - 1

@@ -48,7 +48,7 @@ pub const CACHE_BYTES_MIN: u64 = 64 << 20;
 /// So many sizes at most are tried if none are given.
 const SIZES_MAX: usize = 8;
 
-/// What is to be found out.
+/// The question that is to be answered.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The trace.
@@ -67,12 +67,12 @@ pub struct Question {
     pub rivals: Vec<&'static rival::Spec>,
 }
 
-/// What was found out.
+/// The answer to a question.
 #[derive(Clone, Debug)]
 pub struct Advice {
-    /// How the trace was read.
+    /// The way in which the trace was read.
     pub reading: Reading,
-    /// What is in it.
+    /// The figures of the trace.
     pub survey: Survey,
     /// The disk alone.
     pub alone: Trial,
@@ -88,13 +88,13 @@ pub struct Advice {
     pub rivals: Vec<(&'static rival::Spec, Trial)>,
     /// Why an SSD is needed, or isn't.
     pub because: Because,
-    /// How the trace's working set grows.
+    /// The growth of the trace's working set.
     pub growth: Growth,
     /// Whether the trace is long enough for all that.
     pub converged: Converged,
 }
 
-/// How far it is.
+/// The progress of an answer, which another thread shows.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// Of the first reading, and whether to go on.
@@ -167,7 +167,7 @@ fn device_ns(question: &Question) -> u64 {
     device.next_event().map_or(0, |end| end.0)
 }
 
-/// What the trace is played to.
+/// The system that the trace is played to.
 #[derive(Clone, Copy)]
 enum Setup {
     /// The disk.

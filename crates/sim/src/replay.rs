@@ -43,12 +43,12 @@ use survey::{Survey, Unique};
 /// The largest cache: 8 TiB. Slots are numbered with 32 bits, and there is some room beyond.
 pub const BLOCKS_MAX: u64 = 1 << 31;
 
-/// How large a cache is.
+/// The size of a cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
-    /// In blocks of 4 KiB, up to [`BLOCKS_MAX`].
+    /// A number of blocks of 4 KiB, up to [`BLOCKS_MAX`].
     Blocks(u64),
-    /// As a share of the blocks that the trace touches.
+    /// A share of the blocks that the trace touches.
     Fraction(f64),
 }
 
@@ -67,10 +67,10 @@ impl Size {
     }
 }
 
-/// What one policy made of a trace.
+/// The result of one policy at one size.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its name.
+    /// The policy's name.
     pub policy: &'static str,
     /// The cache's size, as asked for.
     pub size: Size,
@@ -79,7 +79,7 @@ pub struct Row {
     /// Bytes that might be written to flash in a day; none if that wasn't bounded, or the policy
     /// knows no such bound.
     pub flash_writes_per_day_bytes: Option<u64>,
-    /// What was counted.
+    /// The figures.
     pub totals: Totals,
     /// How often the origin was asked to read: once for each 64 KiB of which a request missed
     /// something.
@@ -92,9 +92,9 @@ pub struct Row {
 /// How a trace was read, and what there was in it.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// As what the trace was read.
+    /// The format as which the trace was read.
     pub format: &'static Format,
-    /// Where blocks begin, as asked for.
+    /// The grid that was asked for.
     pub grid: GridChoice,
     /// The disks of the first 100,000 requests, and where the blocks of each would begin.
     pub disks: Vec<DiskGrid>,
@@ -115,14 +115,14 @@ pub struct Reading {
     pub page_cache_hits: u64,
     /// Distinct blocks that were asked for.
     pub unique_blocks: u64,
-    /// What became of the trace's lines.
+    /// The account of the trace's lines.
     pub report: Report,
 }
 
-/// What came of a replay.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// How its trace was read.
+    /// The way in which the trace was read.
     pub reading: Reading,
     /// Policies by sizes, in the order asked for.
     pub rows: Vec<Row>,

@@ -14,7 +14,7 @@ use super::{USAGE, interrupted, on_all_cores, one_line};
 const TWICE_EVERY: u64 = 8;
 const SECONDS: u64 = 60;
 
-/// What was lived.
+/// The sum of all lives.
 #[derive(Default)]
 struct Sum {
     seeds: u64,

@@ -7,15 +7,15 @@ use crate::spec::WorldSpec;
 
 /// Something short that a cache does.
 pub struct Workload {
-    /// Its name, for a repetition.
+    /// The name, by which a point is repeated.
     pub name: &'static str,
-    /// What it is about.
+    /// A line on the path that it is there for.
     pub summary: &'static str,
     /// The world that it begins in.
     pub world: fn() -> WorldSpec,
-    /// What is done.
+    /// The acts of the workload.
     pub run: fn(&mut Stage<'_>),
-    /// Cut each replay too.
+    /// Whether each replay is cut, too.
     pub again: bool,
 }
 

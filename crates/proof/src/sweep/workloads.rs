@@ -11,7 +11,7 @@ use crate::spec::{OriginSpec, WorldSpec};
 /// A block in sectors.
 const B: u64 = 8;
 
-/// All of them.
+/// All workloads, in the order in which they are swept.
 pub const WORKLOADS: &[Workload] = &[
     Workload {
         name: "writeback",

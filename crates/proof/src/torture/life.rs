@@ -24,7 +24,7 @@ const LOST_MAX: usize = 3;
 /// Who restores lost blocks: none of the clients.
 const OPERATOR: usize = usize::MAX;
 
-/// How a life went.
+/// The account of a life.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lived {
     /// Over all effects.
@@ -57,9 +57,9 @@ struct Life {
     fate_rng: Rng,
     extra_rng: Rng,
     client: Client,
-    /// Whose each request in flight is.
+    /// The client of each request in flight.
     owners: BTreeMap<RequestId, usize>,
-    /// Where each client's last request ended.
+    /// The place at which each client's last request ended.
     streams: Vec<u64>,
     /// Of worlds that ended by a power cut.
     turns_apart: u64,
@@ -292,7 +292,7 @@ impl Life {
         }
     }
 
-    /// Until this client may ask again.
+    /// Waits until this client may ask again.
     fn wait_for(&mut self, who: usize) {
         loop {
             let waiting = self.owners.values().filter(|owner| **owner == who).count();

@@ -50,19 +50,19 @@ pub struct ClientPlan {
 /// The life of one cache.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Its world.
+    /// The world of the life.
     pub spec: WorldSpec,
     /// Openings.
     pub generations: u64,
     /// Requests of one opening.
     pub requests: u64,
-    /// Who asks.
+    /// The clients.
     pub clients: Vec<ClientPlan>,
     /// How many requests come to one control command; 0 = none.
     pub control_every: u64,
     /// The daemon is killed at times where else the power fails.
     pub kills: bool,
-    /// What goes wrong.
+    /// The kind of faults.
     pub trouble: Trouble,
     /// Origins whose flush fails drop what it should have flushed.
     pub fickle: bool,
@@ -72,7 +72,7 @@ pub struct Plan {
     pub pause_every: u64,
     /// The longest pause.
     pub pause_ns: u64,
-    /// What most lives lack.
+    /// The extras of this life; most lives have none.
     pub extras: Vec<Extra>,
 }
 
@@ -138,7 +138,7 @@ impl Plan {
         }
     }
 
-    /// Whether this life has that.
+    /// Whether this life has an extra.
     #[must_use]
     pub fn has(&self, extra: Extra) -> bool {
         self.extras.contains(&extra)
@@ -237,7 +237,7 @@ pub enum What {
     Generations,
     /// [`Plan::requests`].
     Requests,
-    /// How many clients.
+    /// The number of clients.
     Clients,
     /// All clients' depth.
     Depth,
@@ -301,7 +301,7 @@ fn names() -> impl Iterator<Item = (&'static str, What)> {
 }
 
 impl Change {
-    /// What is changed.
+    /// The part of a plan that is changed.
     #[must_use]
     pub const fn what(&self) -> What {
         self.what

@@ -12,7 +12,7 @@ use flashfront_engine::{Counters, Memory, Span, Time, Token};
 /// Steps without an answer or an event for the operator after which the engine is stuck.
 const STEPS_MAX: u64 = 200_000;
 
-/// What is watched.
+/// The things that are watched.
 #[derive(Default)]
 pub(super) struct Contract {
     /// Checksums of the buffers that are being written.

@@ -13,22 +13,22 @@ use crate::zipf::{Scatter, Zipf};
 /// A load, which may have more than one case.
 #[derive(Debug)]
 pub struct Load {
-    /// Its name in the CLI.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What is read, in one sentence.
+    /// A sentence on what is read.
     pub summary: &'static str,
-    /// Its cases.
+    /// The cases of the load.
     pub cases: &'static [&'static Case],
 }
 
 /// A case of a load.
 #[derive(Debug)]
 pub struct Case {
-    /// For people and scripts.
+    /// The name, for people and scripts.
     pub name: &'static str,
-    /// What is read.
+    /// A line on what is read.
     pub about: &'static str,
-    /// What is in the cache before.
+    /// The junk in the cache at the beginning.
     pub(super) junk: Junk,
     /// Makes the reads.
     pub(super) draw: fn(&Experiment) -> Drawn,

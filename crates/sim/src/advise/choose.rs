@@ -19,18 +19,18 @@ const SLOWER: f64 = 1.1;
 /// Less is written to flash: this part of what it was at most.
 const FEWER_WRITES: f64 = 0.8;
 
-/// What to do.
+/// The cache that is advised.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
     /// Size of the cache.
     pub cache_bytes: u64,
-    /// Its mode.
+    /// The mode of the cache.
     pub mode: Mode,
     /// What a request takes then, in the mean.
     pub mean_ns: u64,
     /// What is written to the cache device in the second half of the trace.
     pub flash_write_bytes: u64,
-    /// How long that half takes.
+    /// The time that the measured half takes.
     pub took_ns: u64,
 }
 

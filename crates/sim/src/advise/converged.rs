@@ -100,7 +100,7 @@ fn left([gain, before]: [f64; 2]) -> f64 {
     (gain / before).clamp(0.0, 1.0)
 }
 
-/// What the next doubling gains.
+/// The gain of the next doubling.
 fn next_gain(gains: [f64; 2]) -> f64 {
     if gains[0] > 0.0 { gains[0] * left(gains) } else { 0.0 }
 }

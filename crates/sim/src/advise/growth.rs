@@ -19,7 +19,7 @@ const FOLLOWED_MAX: usize = 1 << 20;
 /// Ends of requests that are remembered, to see which go on: as many as bcache looks at.
 const STREAMS: usize = 128;
 
-/// How the working set grows.
+/// The growth of the working set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Growth {
     /// Bytes of the blocks that were asked for by then, after each 32nd part of the requests.
@@ -119,7 +119,7 @@ impl Following {
         }
     }
 
-    /// So many requests are over.
+    /// Ends the points that lie before `over` requests.
     fn end_points(&mut self, over: u64) {
         while (self.growth.touched_bytes.len() as u64 + 1) * self.requests <= over * POINTS
             && (self.growth.touched_bytes.len() as u64) < POINTS

@@ -131,7 +131,7 @@ struct Player<'a> {
     survey: &'a Survey,
     now: Time,
     next_number: u64,
-    /// Which request a part belongs to.
+    /// The request that each part belongs to.
     parts: HashMap<u64, u64>,
     flying: HashMap<u64, Flying>,
     answered: Vec<u64>,

@@ -6,10 +6,10 @@ use hdrhistogram::Histogram;
 
 use crate::system::Traffic;
 
-/// What requests of one kind took.
+/// The times of requests of one kind.
 #[derive(Clone, Debug)]
 pub struct Times {
-    /// How many.
+    /// The number of requests.
     pub requests: u64,
     /// All together.
     pub sum_ns: u128,
@@ -69,15 +69,15 @@ impl Backlog {
 /// How a trace went on a system. All but `late_ns` and `before` is of its second half.
 #[derive(Clone, Debug, Default)]
 pub struct Played {
-    /// What reads took.
+    /// The times of reads.
     pub reads: Times,
-    /// What writes took.
+    /// The times of writes.
     pub writes: Times,
     /// By how much the last request came later than in the trace.
     pub late_ns: u64,
     /// From its first request to its last answer.
     pub took_ns: u64,
-    /// What the devices moved meanwhile.
+    /// The traffic of the devices meanwhile.
     pub traffic: Traffic,
     /// What the disk has yet to take.
     pub backlog: Backlog,

@@ -15,7 +15,7 @@ const DISK_UNIT_BYTES: u64 = 1 << 30;
 /// Disks of more than that together are none: the engine finds its way on 256 TiB.
 const ORIGIN_BYTES_MAX: u64 = 128 << 40;
 
-/// What is in a trace.
+/// The figures of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// Requests that read.

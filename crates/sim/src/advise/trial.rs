@@ -10,7 +10,7 @@ use super::played::Played;
 pub struct Trial {
     /// Size and mode of the cache; without one it is the disk alone.
     pub cache: Option<(u64, Mode)>,
-    /// What came of it.
+    /// The result of the run.
     pub played: Played,
 }
 

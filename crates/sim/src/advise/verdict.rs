@@ -38,7 +38,7 @@ pub enum Because {
 }
 
 impl Because {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 8] = [
         Self::SavesTime,
         Self::ReadAround,

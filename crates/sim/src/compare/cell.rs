@@ -13,9 +13,9 @@ pub struct Cell {
     /// `kbps` (KiB/s: of reads where there are any, else of writes), `kbps_write`, `cache_read_kb`,
     /// `cache_write_kb`, `data_read_kb`, `data_write_kb`, `dirty_mb`, `hit_ratio` or `iops`.
     pub metric: &'static str,
-    /// What the source has, if it has this figure.
+    /// The figure of the source, if it has one.
     pub published: Option<f64>,
-    /// What the models do.
+    /// The figure of the models.
     pub simulated: f64,
 }
 

@@ -30,11 +30,11 @@ use crate::system::System;
 /// A task as it went.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Its session's number in the suite.
+    /// The number of the task's session in the suite.
     pub session: usize,
-    /// Its number in the session.
+    /// The number of the task in its session.
     pub task: usize,
-    /// What came of it.
+    /// The result of the task.
     pub result: PhaseResult,
 }
 
@@ -43,23 +43,23 @@ pub struct Ran {
 pub struct Compared {
     /// The system, by its name in the suite.
     pub system: &'static str,
-    /// In order.
+    /// The tasks that ran, in order.
     pub ran: Vec<Ran>,
 }
 
 /// A suite, or a part of it, to be run.
 #[derive(Debug)]
 pub struct Comparison {
-    /// Of what.
+    /// The suite.
     pub suite: &'static Suite,
-    /// What is run.
+    /// The sessions that are run.
     pub sessions: Vec<Session>,
-    /// By whom, by its name in the suite.
+    /// The systems that run them, by their names in the suite.
     pub systems: Vec<&'static str>,
 }
 
 impl Comparison {
-    /// All of a suite.
+    /// A comparison of all that a suite has.
     #[must_use]
     pub fn of(suite: &'static Suite) -> Self {
         Self { suite, sessions: suite.sessions(), systems: suite.names() }

@@ -36,13 +36,13 @@ impl Published {
         self.rows.iter().filter(|row| row.0 == task).map(|row| (row.1, row.2, row.3)).collect()
     }
 
-    /// How many there are.
+    /// The number of figures.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there are none.
+    /// Whether the table has no figure.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()

@@ -16,9 +16,9 @@ pub struct Suite {
     pub name: &'static str,
     /// A line on what it is.
     pub summary: &'static str,
-    /// Who published it.
+    /// The publication.
     pub source: &'static str,
-    /// What runs, by its name there.
+    /// The systems, by their names in the publication.
     pub systems: &'static [Under],
     /// Requests a second are told, not KiB/s.
     pub by_iops: bool,
@@ -30,18 +30,18 @@ pub struct Suite {
 /// Tasks that a system runs one after the other, its cache empty at the beginning.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// On what.
+    /// The devices.
     pub geometry: Geometry,
-    /// In order.
+    /// The tasks, in order.
     pub tasks: Vec<Task>,
 }
 
 /// A task.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Its name in tables.
+    /// The name in tables.
     pub name: String,
-    /// What is asked for.
+    /// The jobs of the task.
     pub jobs: Vec<Job>,
     /// Nothing is asked for so long before it.
     pub idle_before_ns: u64,
@@ -92,7 +92,7 @@ impl Suite {
         self.systems.iter().filter(|under| under.exists()).map(|under| under.name).collect()
     }
 
-    /// Its sessions.
+    /// The sessions of the suite.
     #[must_use]
     pub fn sessions(&self) -> Vec<Session> {
         (self.sessions)()

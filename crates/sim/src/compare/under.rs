@@ -9,7 +9,7 @@ use crate::system::{Bare, Flashfront, FlashfrontSpec, System};
 /// A system under test.
 #[derive(Debug)]
 pub struct Under {
-    /// Its name in the suite.
+    /// The name in the suite.
     pub name: &'static str,
     /// `flashfront`, `hdd`, `ssd`, or a rival's name.
     pub(super) runs: &'static str,

@@ -8,7 +8,7 @@ use super::task::Suite;
 /// The errors of cells of a kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Errors {
-    /// How many cells.
+    /// The number of cells.
     pub cells: usize,
     /// The error that half of them keep, as a part of what was published.
     pub median: f64,
@@ -16,7 +16,7 @@ pub struct Errors {
     pub nine_of_ten: f64,
 }
 
-/// What a figure is about.
+/// The kind of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Bytes moved, and dirty ones.
@@ -28,7 +28,7 @@ pub enum Kind {
 }
 
 impl Cell {
-    /// What it is about.
+    /// The kind of the figure.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self.metric {

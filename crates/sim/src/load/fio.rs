@@ -49,7 +49,7 @@ pub struct JobPhase {
     pub name: String,
     /// Nothing is asked for so long before it.
     pub idle_ns: u64,
-    /// Its jobs, clones under one name.
+    /// The jobs, clones under one name.
     pub jobs: Vec<Job>,
 }
 

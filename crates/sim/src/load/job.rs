@@ -5,7 +5,7 @@ use flashfront_device::Rng;
 
 use super::lengths::Lengths;
 
-/// Where requests go.
+/// The places that requests go to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pattern {
     /// Places come one after the other from the first; from there again at the end.
@@ -41,9 +41,9 @@ pub struct Zone {
 /// A job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Its name in results.
+    /// The name in results.
     pub name: String,
-    /// Where requests go.
+    /// The places that requests go to.
     pub pattern: Pattern,
     /// How many of a hundred requests are reads.
     pub read_percent: u32,
@@ -85,7 +85,7 @@ pub struct Job {
     pub think_ns: u64,
     /// The answers between two such pauses.
     pub think_requests: u32,
-    /// Requests in flight.
+    /// The most requests in flight.
     pub depth: u32,
     /// Split into so many streams, each with its part of the range, of the total and of the depth
     /// (fio's `numjobs`, with `offset_increment`).
@@ -106,7 +106,7 @@ pub struct Job {
     /// [`SETTLED`](super::SETTLED) intervals bytes were the same to one in a hundred, and 999 of
     /// 1000 blocks were hits, or there is no cache.
     pub settles: bool,
-    /// Of its random numbers.
+    /// The seed of its random numbers.
     pub seed: u64,
     /// Which sequence of random requests with this seed, at the same popular places: a job that
     /// follows another one like it doesn't ask for the same once more.

@@ -7,7 +7,7 @@ use super::job::{Job, Pattern};
 use super::zipf::Popular;
 use crate::zipf::Scatter;
 
-/// What a job asks for next.
+/// The next thing that a job asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     Read { offset: u64, len: u64 },
@@ -27,7 +27,7 @@ struct Stream {
     follow: u32,
 }
 
-/// What was asked for until now.
+/// The requests until now.
 #[derive(Clone, Copy, Default)]
 struct Asked {
     bytes: u64,
@@ -48,7 +48,7 @@ pub(super) struct Requests {
     asked: Asked,
     /// The bytes that are to be read back; `None` while the job writes.
     reread_bytes: Option<u64>,
-    /// Of each worker.
+    /// The writes of each worker since its last FLUSH.
     writes_since_flush: Vec<u32>,
     arrivals: Arrivals,
 }

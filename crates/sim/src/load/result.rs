@@ -8,10 +8,10 @@ use crate::system::Traffic;
 /// Intervals of a window; see [`Job::settles`](super::Job::settles).
 pub const SETTLED: usize = 6;
 
-/// What happened in one interval.
+/// The figures of one interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interval {
-    /// When it ended, since the phase began.
+    /// The end of the interval, since the phase began.
     pub end_ns: u64,
     /// Answered to each job: bytes read.
     pub read_bytes: Vec<u64>,
@@ -21,7 +21,7 @@ pub struct Interval {
     pub traffic: Traffic,
 }
 
-/// How a job went, or all jobs of a name together.
+/// The result of a job, or of all jobs of a name together.
 #[derive(Clone, Debug)]
 pub struct JobResult {
     /// The job's name.
@@ -30,9 +30,9 @@ pub struct JobResult {
     pub time_ns: u64,
     /// Requests answered, by kind.
     pub reads: u64,
-    /// Writes.
+    /// Writes answered.
     pub writes: u64,
-    /// Flushes.
+    /// Flushes answered.
     pub flushes: u64,
     /// Bytes read.
     pub read_bytes: u64,
@@ -40,24 +40,24 @@ pub struct JobResult {
     pub write_bytes: u64,
     /// Times from request (or its arrival) to answer, in ns.
     pub read_ns: Histogram<u64>,
-    /// Of writes.
+    /// Times of writes, in ns.
     pub write_ns: Histogram<u64>,
-    /// Of flushes.
+    /// Times of flushes, in ns.
     pub flush_ns: Histogram<u64>,
 }
 
-/// How a phase went.
+/// The result of a phase.
 #[derive(Clone, Debug)]
 pub struct PhaseResult {
-    /// How long it took.
+    /// The time that the phase took.
     pub time_ns: u64,
-    /// Its jobs, in order.
+    /// The jobs, in order.
     pub jobs: Vec<JobResult>,
-    /// Over time.
+    /// The figures over time.
     pub series: Vec<Interval>,
-    /// What the devices had moved before it.
+    /// The traffic of the devices before the phase.
     pub before: Traffic,
-    /// And after it.
+    /// The traffic of the devices after the phase.
     pub after: Traffic,
     /// The rest of its time, in which all would have gone on as in its last intervals.
     pub unsimulated_ns: u64,

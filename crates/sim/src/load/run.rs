@@ -62,7 +62,7 @@ struct Run<'a> {
     parts: HashMap<u64, u64>,
     next_number: &'a mut u64,
     answered_bytes: u64,
-    /// Of its work.
+    /// The part of the work that `watch` has been told.
     told_bytes: u64,
     /// Nothing changes any more: nothing more is asked.
     settled: bool,

@@ -44,7 +44,7 @@ impl Popular {
         (self.rank(rng).wrapping_mul(SCATTER) % self.places + self.offset % self.places) % self.places
     }
 
-    /// From 0, the most popular.
+    /// Draws a rank, from 0, the most popular.
     fn rank(&self, rng: &mut Rng) -> u64 {
         let uniform = (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
         let weight = uniform * self.sum;

@@ -21,7 +21,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
 
 struct Belady {
     capacity: usize,
-    /// When it is asked for again.
+    /// The next use of each block.
     table: Table<u64>,
     /// By that. A block that was asked for since is there again with its new time; the old one, in
     /// the past, sinks to the bottom.

@@ -13,11 +13,11 @@ pub const UNIT_BLOCKS_MAX: u64 = 16;
 /// An access: a unit of the cache is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Which: a block of 4 KiB, or whatever the policy's unit is.
+    /// The unit: a block of 4 KiB, or whatever the policy's unit is.
     pub key: u64,
-    /// To write it.
+    /// Whether the unit is written.
     pub write: bool,
-    /// When, from any start on; never backwards.
+    /// The time, from any start on; never backwards.
     pub time_ns: u64,
     /// Whether the access is the first of its request.
     pub first: bool,

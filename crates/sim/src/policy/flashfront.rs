@@ -118,7 +118,7 @@ impl Flashfront {
         self.model.neighbours_come()
     }
 
-    /// What was counted.
+    /// The figures so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.model.totals()

@@ -19,7 +19,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
 
 struct Larc {
     capacity: usize,
-    /// Whether it is in the cache.
+    /// For each key whether it is in the cache.
     table: Table<bool>,
     blocks: List,
     remembered: List,

@@ -33,7 +33,7 @@ struct Nhit {
     trigger: usize,
     table: Table<()>,
     blocks: List,
-    /// How often they were asked for.
+    /// For each key how often it was asked for.
     counts: Table<u32>,
     ring: List,
 }

@@ -100,7 +100,7 @@ pub(crate) struct Smq {
     pub(crate) vacated_hit: u32,
 }
 
-/// When what is due. All ns.
+/// The moments at which things are due. All in ns.
 #[derive(Default)]
 struct Clock {
     last_access: Option<u64>,

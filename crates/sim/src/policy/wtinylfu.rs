@@ -25,9 +25,9 @@ pub(super) const SPEC: Spec<Build> = Spec {
     build: Build { new: |capacity| Box::new(WTinyLfu::new(capacity)), unit_blocks: 1, foresees: false, is_log: false },
 };
 
-/// Of the cache, at first.
+/// The share of the window in the cache, at first.
 const WINDOW_SHARE: f64 = 0.01;
-/// Of what is not the window.
+/// The share of the protected part in what is not the window.
 const PROTECTED_SHARE: f64 = 0.8;
 /// Of the cache: the climber's first step, also after a change.
 const STEP_SHARE: f64 = 0.0625;
@@ -44,7 +44,7 @@ const CHANCE_FROM: u64 = 6;
 struct WTinyLfu {
     capacity: usize,
     table: Table<Queue>,
-    /// By [`Queue`].
+    /// The lists, by [`Queue`].
     lists: [List; 3],
     window_max: usize,
     protected_max: usize,

@@ -27,13 +27,13 @@ const BATCH: usize = 64 << 10;
 /// not be copied.
 const REQUEST: usize = 256;
 
-/// Where blocks begin.
+/// The grid that blocks lie on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GridChoice {
-    /// At sectors 0, 8, 16.
+    /// Blocks begin at sectors 0, 8, 16.
     #[default]
     Aligned,
-    /// Where most requests to its disk begin and end.
+    /// Blocks begin where most requests to their disk begin and end.
     Detected,
 }
 
@@ -42,9 +42,9 @@ pub enum GridChoice {
 pub struct Source {
     /// The file, or `made:NAME`, a trace that is made ([`MadeLoad`]).
     pub path: PathBuf,
-    /// How to read it.
+    /// The way in which the file is read.
     pub options: Options,
-    /// Where blocks begin.
+    /// The grid that blocks lie on.
     pub grid: GridChoice,
     /// Requests that repeat one within this time are dropped.
     pub echoes_ns: Option<u64>,

@@ -14,38 +14,38 @@ use crate::trace::{self, Bad, OpenError, ReadError, Report};
 pub enum SourceError {
     /// No made trace is called so.
     Made {
-        /// Which there are.
+        /// The names that there are.
         why: String,
     },
     /// The file can't be opened.
     Open {
-        /// Which.
+        /// The file of the trace.
         path: PathBuf,
         /// Why.
         error: io::Error,
     },
     /// The file is no trace that we know.
     Format {
-        /// Which.
+        /// The file of the trace.
         path: PathBuf,
         /// Why.
         error: OpenError,
     },
     /// The trace ends too early.
     Read {
-        /// Which.
+        /// The file of the trace.
         path: PathBuf,
         /// Why.
         error: ReadError,
     },
     /// The trace can be read only once, but must be read twice.
     Once {
-        /// Which.
+        /// The file of the trace.
         path: PathBuf,
     },
     /// The trace asks for no block.
     Empty {
-        /// Which.
+        /// The file of the trace.
         path: PathBuf,
         /// Lines that could not be read.
         bad: u64,
@@ -56,19 +56,19 @@ pub enum SourceError {
     },
     /// The replay was to be stopped.
     Stopped {
-        /// Which.
+        /// The file of the trace.
         path: PathBuf,
     },
     /// Its disks, or places on them, are more than there can be.
     Far {
-        /// Which.
+        /// The file of the trace.
         path: PathBuf,
-        /// As what it is read.
+        /// The format as which it is read.
         format: &'static str,
     },
     /// The trace has more disks than keys can tell apart.
     Disks {
-        /// Which.
+        /// The file of the trace.
         path: PathBuf,
     },
 }

@@ -44,7 +44,7 @@ pub(super) struct Log {
     pub(super) dirty: u64,
 }
 
-/// Where a unit is.
+/// The place of a unit in the log.
 #[derive(Clone, Copy, Debug)]
 struct Logged {
     slot: u32,

@@ -13,6 +13,6 @@ pub struct Progress {
     pub foresight_bytes: Arc<AtomicU64>,
     /// Bytes of the file read, over all readings of it.
     pub bytes: Arc<AtomicU64>,
-    /// How often it is read.
+    /// The number of readings of the file.
     pub readings: Arc<AtomicU64>,
 }

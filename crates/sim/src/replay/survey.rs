@@ -11,7 +11,7 @@ use super::blocks::Blocks;
 use super::error::SourceError;
 use super::progress::Progress;
 
-/// What a first reading found.
+/// The findings of a first reading.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Survey {
     pub(super) unique_blocks: u64,

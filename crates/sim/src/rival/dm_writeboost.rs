@@ -103,7 +103,7 @@ enum Tag {
     BatchRead,
     /// A run of blocks is on the origin.
     BatchWritten,
-    /// And durable there.
+    /// The batch is durable on the origin.
     BatchFlushed,
     /// The destaging thread has slept enough, if it wasn't woken since.
     Wake(u64),

@@ -123,7 +123,7 @@ enum Change {
 }
 
 struct Flashcache {
-    /// What is where, and its state.
+    /// The block in each place, and its state.
     blocks: Vec<u32>,
     states: Vec<u8>,
     sets: Vec<Set>,
@@ -132,7 +132,7 @@ struct Flashcache {
     /// Blocks being cleaned.
     cleaning: u32,
     sweeps: bool,
-    /// When the lock is free.
+    /// The moment from which the lock is free.
     free_at: Time,
     /// Parts of requests.
     parts: HashMap<u64, u32>,

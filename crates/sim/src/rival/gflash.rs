@@ -123,9 +123,9 @@ struct Gflash {
     copying: bool,
     /// Writes on their way to the SSD.
     mirroring: HashMap<u64, Mirroring>,
-    /// Those of them that are acknowledged.
+    /// Writes on their way to the SSD that are acknowledged.
     at_risk: u64,
-    /// Those that are not, by age.
+    /// Writes that are not acknowledged, by age.
     unanswered: VecDeque<u64>,
     /// Requests since the last record of metadata.
     unrecorded: u32,

@@ -14,14 +14,14 @@ use crate::system::{System, SystemRequest, Traffic};
 /// Nanoseconds of a second.
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
-/// What a rival knows of itself and no device sees.
+/// The figures of a rival that no device sees.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
     /// Blocks of 4 KiB that clients read.
     pub read_blocks: u64,
     /// Those of them that no origin was asked for.
     pub read_hit_blocks: u64,
-    /// What is dirty now.
+    /// Bytes that are dirty now.
     pub dirty_bytes: u64,
     /// The most that may be; 0 = there is no limit.
     pub dirty_limit_bytes: u64,
@@ -38,7 +38,7 @@ pub trait Rival {
     /// An I/O has ended, or a moment has come.
     fn done(&mut self, tag: Self::Tag, io: &mut Io<Self::Tag>);
 
-    /// What it knows of itself.
+    /// Tells the figures that no device sees.
     fn stats(&self) -> Stats;
 }
 
@@ -47,7 +47,7 @@ pub struct Io<T> {
     now: Time,
     cache: Box<dyn Model>,
     origin: Box<dyn Model>,
-    /// By number of submission.
+    /// The tags of I/Os in flight, by number of submission.
     flying: HashMap<u64, T>,
     next_io: u64,
     moments: BTreeMap<(Time, u64), T>,

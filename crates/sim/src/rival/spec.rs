@@ -5,7 +5,7 @@ use flashfront_device::sim::ModelSpec;
 
 use crate::system::System;
 
-/// What a system is built for.
+/// The devices that a system is built for.
 #[derive(Clone, Copy, Debug)]
 pub struct Geometry {
     /// The origin's kind.

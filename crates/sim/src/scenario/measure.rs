@@ -14,7 +14,7 @@ const AT_LIMIT: f64 = 0.9;
 pub enum Measure {
     /// Bytes a second of a phase, by those of a system beside it.
     Rate {
-        /// Which.
+        /// The phase.
         phase: usize,
         /// `origin`, `cache` or `bound`.
         by: &'static str,
@@ -24,9 +24,9 @@ pub enum Measure {
     /// Bytes a second of a phase from when the dirty limit was reached, by those of another phase
     /// on a system beside it.
     RateOfPhase {
-        /// Which.
+        /// The phase.
         phase: usize,
-        /// The other.
+        /// The other phase.
         of: usize,
         /// `origin` or `cache`.
         by: &'static str,
@@ -34,7 +34,7 @@ pub enum Measure {
     /// The slowest whole interval of a phase (from when the dirty limit was reached), by the mean
     /// of a system beside it.
     WorstInterval {
-        /// Which.
+        /// The phase.
         phase: usize,
         /// `origin`, `cache` or `bound`.
         by: &'static str,
@@ -43,85 +43,85 @@ pub enum Measure {
     Dirty,
     /// Reads a second of the first job of a phase, by those of another phase.
     ReadsOfPhase {
-        /// Which.
+        /// The phase.
         phase: usize,
-        /// The other.
+        /// The other phase.
         of: usize,
     },
     /// The 99th percentile of the reads of a phase's first job, by that of another phase.
     ReadP99OfPhase {
-        /// Which.
+        /// The phase.
         phase: usize,
-        /// The other.
+        /// The other phase.
         of: usize,
     },
     /// The 99th percentile of the reads of a phase's first job, by that of a system beside it.
     ReadP99 {
-        /// Which.
+        /// The phase.
         phase: usize,
         /// `origin` or `cache`.
         by: &'static str,
     },
     /// The longest write of a phase, in ms.
     LongestWriteMs {
-        /// Which.
+        /// The phase.
         phase: usize,
     },
     /// FLUSHes a second of a phase, by those of a system beside it.
     Flushes {
-        /// Which.
+        /// The phase.
         phase: usize,
         /// `origin` or `cache`.
         by: &'static str,
     },
     /// FLUSHes of the cache device for each of the clients in a phase.
     DeviceFlushes {
-        /// Which.
+        /// The phase.
         phase: usize,
     },
     /// Bytes written to the cache device for each that clients wrote in a phase.
     FlashWrites {
-        /// Which.
+        /// The phase.
         phase: usize,
     },
     /// MB (10^6 bytes) a second that the origin was written with in a phase.
     OriginWriteMbPerS {
-        /// Which.
+        /// The phase.
         phase: usize,
     },
 }
 
-/// What a figure has to be.
+/// The bound that a figure has to keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// Not less.
+    /// The figure is not less.
     AtLeast(f64),
-    /// Not more.
+    /// The figure is not more.
     AtMost(f64),
 }
 
 /// A target of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// Its name in results.
+    /// The name in results.
     pub name: String,
-    /// What is measured.
+    /// The measure that is taken.
     pub measure: Measure,
-    /// What it has to be.
+    /// The bound that the figure has to keep.
     pub bound: Bound,
 }
 
-/// What came of a target. Nothing measured (a phase that did not run, nothing written) holds
+/// The result of a target. Nothing measured (a phase that did not run, nothing written) holds
 /// nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Its name.
+    /// The name of the target.
     pub name: String,
-    /// What was measured.
+    /// The figure that was measured.
     pub measured: Option<f64>,
-    /// What it has to be.
+    /// The bound that the figure has to keep.
     pub target: Bound,
-    /// Whether it is.
+    /// Whether the figure keeps its bound.
     pub holds: bool,
 }
 

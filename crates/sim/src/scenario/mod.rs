@@ -18,9 +18,9 @@ use crate::system::{Bare, Flashfront, FlashfrontSpec, System};
 /// A part of a scenario.
 #[derive(Clone, Debug)]
 pub struct Phase {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What runs in it.
+    /// The jobs of the phase.
     pub jobs: Vec<Job>,
     /// Nothing is asked for so long before it.
     pub idle_ns: u64,
@@ -30,7 +30,7 @@ pub struct Phase {
     pub bound: Option<Vec<Job>>,
 }
 
-/// What runs beside Flashfront. The devices alone have the name that results shall have.
+/// A system beside Flashfront. The devices alone have the name that results shall have.
 #[derive(Clone, Copy, Debug)]
 pub enum Beside {
     /// The origin alone.
@@ -51,9 +51,9 @@ impl Beside {
 /// A scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it is about.
+    /// A line on what the scenario is about.
     pub summary: String,
     /// The origin.
     pub origin: ModelSpec,
@@ -69,11 +69,11 @@ pub struct Scenario {
     pub options: Options,
     /// Length of an interval of the series.
     pub interval_ns: u64,
-    /// What runs beside it.
+    /// The systems beside Flashfront.
     pub beside: Vec<Beside>,
     /// The phases.
     pub phases: Vec<Phase>,
-    /// What must come of it.
+    /// The targets that the figures have to keep.
     pub targets: Vec<Target>,
 }
 
@@ -86,10 +86,10 @@ pub struct Ran {
     pub phases: Vec<Option<PhaseResult>>,
 }
 
-/// What came of a scenario.
+/// The result of a scenario.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// Flashfront first.
+    /// The systems, Flashfront first.
     pub systems: Vec<Ran>,
     /// In the scenario's order.
     pub verdicts: Vec<Verdict>,
@@ -114,7 +114,7 @@ impl Scenario {
         self.phases.iter().map(phase).sum()
     }
 
-    /// Runs it; `watch` hears of work done, and stops the run with false.
+    /// Runs the scenario. `watch` hears of work done, and stops the run with false.
     pub fn run(&self, watch: &mut dyn FnMut(u64) -> bool) -> Option<Judged> {
         let spec = FlashfrontSpec {
             origin: self.origin,

@@ -3,12 +3,12 @@
 
 use flashfront_engine::Time;
 
-/// What a client asks of a system.
+/// The kinds of requests of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Read a range of bytes.
     Read,
-    /// Write one.
+    /// Write a range of bytes.
     Write,
     /// Make all that was acknowledged durable. The range is empty.
     Flush,
@@ -19,7 +19,7 @@ pub enum Ask {
 pub struct SystemRequest {
     /// Grows from one request to the next; comes back with the answer.
     pub number: u64,
-    /// What to do.
+    /// The kind of the request.
     pub ask: Ask,
     /// First byte.
     pub offset: u64,
@@ -44,11 +44,11 @@ pub struct Traffic {
     pub origin_ios: u64,
     /// Flushes of the origin.
     pub origin_flushes: u64,
-    /// Blocks that clients read, and those of them that no origin was asked for.
+    /// Blocks that clients read.
     pub read_blocks: u64,
-    /// Of them.
+    /// Blocks that clients read and that no origin was asked for.
     pub read_hit_blocks: u64,
-    /// What is dirty now.
+    /// Bytes that are dirty now.
     pub dirty_bytes: u64,
     /// The most that may be; 0 = there is no limit.
     pub dirty_limit_bytes: u64,
@@ -85,7 +85,7 @@ pub trait System {
     /// answered then.
     fn advance(&mut self, now: Time, answered: &mut Vec<u64>);
 
-    /// What has moved so far.
+    /// The traffic so far.
     fn traffic(&self) -> Traffic;
 
     /// Begins to write all that is dirty to the origin, as fast as it goes; whether it can.

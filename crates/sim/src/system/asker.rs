@@ -8,7 +8,7 @@ use super::asked::{Ask, System, SystemRequest};
 
 /// A client in a closed loop.
 pub struct Asker<S> {
-    /// What it asks.
+    /// The system that is asked.
     pub system: S,
     /// The time it is for it.
     pub now: Time,

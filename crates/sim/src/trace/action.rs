@@ -15,7 +15,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// All of them.
+    /// All actions.
     pub const ALL: [Self; 3] = [Self::Queue, Self::Issue, Self::Complete];
 
     /// Its name, as that of blktrace's `-a`.

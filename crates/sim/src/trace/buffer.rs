@@ -50,7 +50,7 @@ impl Buffer {
         }
     }
 
-    /// So many bytes were read.
+    /// Passes the bytes that were read.
     pub(super) fn pass(&mut self, bytes: usize) {
         self.from += bytes;
         self.passed += bytes as u64;

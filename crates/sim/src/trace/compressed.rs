@@ -139,7 +139,7 @@ struct Gzip<R> {
 }
 
 impl<R: BufRead> Gzip<R> {
-    /// What begins behind this member.
+    /// Begins what lies behind this member.
     fn next(member: GzDecoder<R>) -> io::Result<Option<GzDecoder<R>>> {
         let mut source = member.into_inner();
         loop {
@@ -228,7 +228,7 @@ impl<R: BufRead> Zstd<R> {
         Self { source, decoder, inside: false, cut: None }
     }
 
-    /// Whether there is another frame.
+    /// Begins the next frame. Returns whether there is one.
     fn begin(&mut self) -> io::Result<bool> {
         loop {
             if self.source.fill_buf()?.is_empty() {

@@ -21,7 +21,7 @@ pub struct Echoes {
 type Key = (u32, Op, u64, u32);
 
 impl Echoes {
-    /// Of requests within that time.
+    /// Finds echoes of requests within a time.
     #[must_use]
     pub fn within(window_ns: u64) -> Self {
         Self { window_ns, heard: HashMap::new(), order: VecDeque::new() }

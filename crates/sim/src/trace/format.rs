@@ -14,16 +14,16 @@ use super::report::Reason;
 /// A format of traces.
 #[derive(Debug)]
 pub struct Format {
-    /// Its name, for `--format`.
+    /// The name, for `--format`.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// A line on what it is.
     pub summary: &'static str,
     /// Formats of the same shape in other units, itself among them: which of them a trace has is a
     /// guess. None if the trace tells.
     pub lookalikes: &'static [&'static str],
     /// How well it fits these first bytes.
     pub(super) fit: fn(&Head<'_>) -> Fit,
-    /// What reads it. Of formats with several events for a request, those of this action count.
+    /// Builds the parser. Of formats with several events for a request, those of this action count.
     pub(super) parser: fn(Action) -> Parser,
 }
 
@@ -47,12 +47,12 @@ pub use error::FormatError;
 pub(crate) use events::is_event;
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         ALL.iter().copied().flatten()
     }
 
-    /// The one of that name.
+    /// Finds the format of a name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         Self::all().find(|format| format.name == name)
@@ -77,7 +77,7 @@ impl Format {
     }
 }
 
-/// What several formats skip.
+/// Words for what several formats skip.
 const BLANK: &str = "blank lines";
 const COMMENT: &str = "comments";
 const HEADER: &str = "header lines";

@@ -22,7 +22,7 @@ type Edges = [u64; BLOCK_SECTORS as usize];
 /// Where the blocks of one disk begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DiskGrid {
-    /// Its number in the trace.
+    /// The number of the disk in the trace.
     pub device: u32,
     /// Its reads and writes that were looked at.
     pub requests: u64,
@@ -101,7 +101,7 @@ pub struct Ahead<E, I> {
 }
 
 impl<E, I> Ahead<E, I> {
-    /// What they are read from.
+    /// The reader of the records.
     pub fn get_ref(&self) -> &I {
         &self.records
     }

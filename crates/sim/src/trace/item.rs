@@ -4,13 +4,13 @@
 use super::record::Record;
 use super::report::Reason;
 
-/// What reads a format.
+/// The parser of a format.
 pub(super) enum Parser {
     Lines(Box<dyn Lines + Send>),
     Binary(Box<dyn Binary + Send>),
 }
 
-/// What one line or binary record is.
+/// The meaning of one line or binary record.
 #[derive(Debug, PartialEq)]
 pub(super) enum Item {
     Record(Record),
@@ -20,13 +20,13 @@ pub(super) enum Item {
 
 /// Reads text, line by line.
 pub(super) trait Lines {
-    /// What this line is; it comes without its end.
+    /// Reads a line, which comes without its end.
     fn line(&mut self, line: &[u8]) -> Result<Item, Reason>;
 }
 
 /// Reads binary records.
 pub(super) trait Binary {
-    /// What the first record is, and how many bytes it has (above 0); nothing if it isn't there in
+    /// Reads the first record, and says how many bytes it has (above 0); nothing if it isn't there in
     /// full. Never more than [`RECORD_BYTES_MAX`].
     fn item(&mut self, bytes: &[u8]) -> Option<(usize, Result<Item, Reason>)>;
 }

@@ -30,7 +30,7 @@ const SEED: &str = "?seed=";
 
 /// A kind of made trace.
 struct Kind {
-    /// Its name, behind `made:`.
+    /// The name, behind `made:`.
     name: &'static str,
     new: fn(&mut Seed) -> Box<dyn Maker>,
 }

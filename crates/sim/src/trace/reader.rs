@@ -28,10 +28,10 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 const _: () = assert!(BUFFER_BYTES > 2 * LINE_BYTES_MAX && BUFFER_BYTES > 2 * RECORD_BYTES_MAX);
 
-/// How to read.
+/// The way in which a trace is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Its format, if it shall not be guessed.
+    /// The format, if it shall not be guessed.
     pub format: Option<&'static Format>,
     /// The first bad line is an error.
     pub strict: bool,
@@ -47,7 +47,7 @@ pub enum OpenError {
     Io(io::Error),
     /// The trace is compressed, and damaged from its beginning.
     Damaged(String),
-    /// Its format is not known.
+    /// The format is not known.
     Format(FormatError),
 }
 

@@ -11,31 +11,31 @@ pub const DATA_SECTORS_MAX: u64 = 1 << 21;
 /// No record ends behind this sector, so that sums of places don't overflow.
 pub const SECTOR_MAX: u64 = 1 << 62;
 
-/// What a request wanted.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Op {
-    /// To read; also where a trace doesn't tell.
+    /// A read; also where a trace doesn't tell.
     Read,
-    /// To write.
+    /// A write.
     Write,
-    /// To discard, for which others say trim.
+    /// A discard, for which others say trim.
     Discard,
-    /// To have durable what was written before; without a place.
+    /// A flush: what was written before becomes durable. It has no place.
     Flush,
 }
 
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When, by the trace's own clock; from boot, 1970, 1601 or the start of the trace.
+    /// The time by the trace's own clock: from boot, 1970, 1601 or the start of the trace.
     pub time_ns: Option<u64>,
-    /// What.
+    /// The kind of the request.
     pub op: Op,
-    /// On which disk of the trace: its number there (`major << 20 | minor` for those of Linux), or
+    /// The disk of the trace: its number there (`major << 20 | minor` for those of Linux), or
     /// else the how-manieth name it was.
     pub device: u32,
-    /// From which sector of 512 bytes on.
+    /// The first sector of 512 bytes.
     pub sector: u64,
-    /// How many; above 0 but for [`Op::Flush`].
+    /// The number of sectors; above 0 but for [`Op::Flush`].
     pub sectors: u32,
 }

@@ -10,12 +10,12 @@ pub const BAD_SHOWN: usize = 5;
 /// Bytes of a bad line that are kept.
 const TEXT_BYTES: usize = 80;
 
-/// Where in a trace, after decompression.
+/// A place in a trace, after decompression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
     /// The line of that number; the first is 1.
     Line(u64),
-    /// From that byte on.
+    /// The place begins at that byte.
     Byte(u64),
 }
 
@@ -76,7 +76,7 @@ impl Display for Reason {
 /// A line or record that was not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bad {
-    /// Where.
+    /// The place of the line or record.
     pub place: Position,
     /// Why.
     pub reason: Reason,

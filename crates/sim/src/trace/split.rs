@@ -6,7 +6,7 @@ use super::record::Record;
 /// Sectors of a block.
 pub(super) const BLOCK_SECTORS: u64 = 8;
 
-/// Where blocks begin.
+/// The grid says where blocks begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grid {
     /// Sectors before a block's first one, modulo 8.
@@ -16,7 +16,7 @@ pub struct Grid {
 /// A block that a record touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Its number on the grid. On a shifted one block 0 is the part of a block before the first
+    /// The number on the grid. On a shifted one block 0 is the part of a block before the first
     /// whole one.
     pub block: u64,
     /// Not all of it: the cache would have to complete it.

@@ -11,7 +11,7 @@ pub(super) const SECOND: u64 = 1_000_000_000;
 pub(super) const MILLISECOND: u64 = 1_000_000;
 pub(super) const MICROSECOND: u64 = 1_000;
 
-/// What is left of a line.
+/// The rest of a line.
 pub(super) struct Fields<'a> {
     rest: Option<&'a [u8]>,
     /// None: any run of blanks.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Says what an I/O engine of fio means for a job on the simulated volume.
 
-/// What an engine means here.
+/// The meaning of an engine here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Engine {
     /// The engine has one request in flight.

@@ -31,7 +31,7 @@ pub(super) struct Options {
     /// The gap of a sequential job: the bytes that it leaves out.
     pub(super) gap_bytes: i64,
     pub(super) random_percent: u32,
-    /// Of `rw` and `randrw`.
+    /// The part of reads, of `rw` and `randrw`.
     mix_percent: u32,
     mixed: bool,
     lengths: [Lengths; 2],
@@ -136,7 +136,7 @@ impl Options {
     }
 }
 
-/// What came of an option.
+/// The fate of an option.
 pub(super) enum Taken {
     /// The option is known.
     Meant,

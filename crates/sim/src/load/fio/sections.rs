@@ -11,7 +11,7 @@ pub(super) struct Section {
     pub(super) options: Options,
 }
 
-/// What the lines say.
+/// The sections that the lines make up.
 pub(super) struct Sections {
     pub(super) sections: Vec<Section>,
     /// Options without effect here, each once.

@@ -5,7 +5,7 @@
 //! No crate reads them: fio's `k` is 1024 or 1000, as the option `kb_base` says, and its `Ki` is
 //! the other one. A time without a unit is in seconds or microseconds, as the option has it.
 
-/// What `k` is: fio's `kb_base`.
+/// The value of `k`, which fio's `kb_base` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KbBase {
     /// International: k is 1000, Ki is 1024.

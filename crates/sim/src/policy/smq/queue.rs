@@ -29,9 +29,9 @@ pub(crate) struct Queue {
     levels: Vec<Level>,
     len: usize,
     period: u32,
-    /// How long the levels shall be.
+    /// The lengths that the levels shall have.
     targets: [usize; LEVELS as usize],
-    /// What the targets add up to.
+    /// The sum of the targets.
     targets_of: usize,
     /// Levels at the top that are shorter than the others, and how many entries they have together.
     top: (usize, usize),

@@ -19,7 +19,7 @@ pub(super) struct Sketch {
     /// 16 counters a word.
     words: Vec<u64>,
     additions: usize,
-    /// So many until all are halved.
+    /// The accesses after which all counters are halved.
     sample: usize,
 }
 

@@ -30,7 +30,7 @@ struct Bucket {
     hit: u32,
     live: u16,
     dirty: u16,
-    /// Who writes into it.
+    /// The writes into the bucket that have not ended.
     pins: u16,
     /// As the last collection saw it, or as what was allocated since.
     marked_dirty: bool,
@@ -42,13 +42,13 @@ pub(super) struct Buckets {
     /// The first ones are the journal's and the tree's.
     metadata: u32,
     ready: VecDeque<u32>,
-    /// With the generations; they hold their buckets as writers do.
+    /// The buckets that hold the generations. They pin their buckets as writers do.
     priorities: Vec<u32>,
     /// The one that is being filled, and how far it is.
     open: Option<(u32, u32)>,
-    /// So many are invalidated at a time ...
+    /// The buckets that are invalidated at a time.
     batch: usize,
-    /// ... when no more than so many are ready.
+    /// When no more buckets are ready, the next batch is invalidated.
     low: usize,
     step: u32,
     step_blocks: u64,
@@ -109,7 +109,7 @@ impl Buckets {
         (self.in_use as u64 * 100 / self.all.len() as u64) as u32
     }
 
-    /// What is in use, in buckets.
+    /// The buckets in use.
     pub(super) fn in_use(&self) -> u64 {
         u64::from(self.in_use)
     }

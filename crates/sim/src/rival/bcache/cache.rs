@@ -70,7 +70,7 @@ pub(super) struct Bcache {
     /// Waits for a bucket: whose, first block, blocks, dirty.
     starved: VecDeque<(u64, u32, u32, bool)>,
     invalidating: bool,
-    /// When the root was split.
+    /// The moment at which the root was split.
     split: Option<Time>,
     pieces: Vec<Found>,
     stats: Stats,

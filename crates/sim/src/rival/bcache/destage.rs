@@ -28,7 +28,7 @@ const LEFT_OUT_NS: u64 = 50_000_000;
 const PASS_KEYS: u32 = 5;
 const PASS_BYTES: u64 = 5000 * 512;
 
-/// What the thread waits for.
+/// The thing that the thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
     /// Something dirty.
@@ -37,7 +37,7 @@ enum Waits {
     Moment,
     /// A place among those in flight.
     Place,
-    /// All of them.
+    /// The end of all writes in flight.
     All,
 }
 

@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) len: u32,
-    /// On the cache device.
+    /// The place on the cache device.
     pub(super) place: u32,
     /// Of the bucket, when it was written.
     pub(super) generation: u32,

@@ -16,13 +16,13 @@ use super::extent::Extent;
 pub(super) struct Found {
     pub(super) start: u32,
     pub(super) len: u32,
-    /// On the cache device; `None`: it isn't there.
+    /// The place on the cache device; `None`: it isn't there.
     pub(super) place: Option<u32>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// By first block on the origin.
+    /// The extents, by their first block on the origin.
     extents: BTreeMap<u32, Extent>,
     dirty_blocks: u64,
 }
@@ -32,7 +32,7 @@ impl Index {
         self.dirty_blocks
     }
 
-    /// How many there are.
+    /// The number of extents.
     pub(super) fn keys(&self) -> usize {
         self.extents.len()
     }

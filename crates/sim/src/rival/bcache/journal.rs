@@ -28,14 +28,14 @@ const HOLD_PAGE_NS: u64 = 3_100;
 const KEY_BYTES: u64 = 24;
 /// A journal set holds so many bytes of them.
 const SET_BYTES: u64 = 32 << 10;
-/// Its head.
+/// Bytes of the head of a set.
 const HEAD_BYTES: u64 = 160;
 /// What it is rounded up to: make-bcache's `--block`, a sector by default.
 const SECTOR_BYTES: u64 = 512;
 /// The tree's leaf writes its new keys when they fill a page.
 const LEAF_KEYS: u64 = 168;
 
-/// Who waits for the journal.
+/// Something that waits for the journal.
 #[derive(Debug)]
 pub(super) enum Waiter {
     /// A FLUSH of a client.

@@ -38,7 +38,7 @@ use super::rig::Rig;
 use super::spec::{Geometry, Spec};
 use crate::system::System;
 
-/// As the comparisons set it up: nothing is too sequential; direct (synchronous) writes.
+/// bcache as the comparisons set it up: nothing is too sequential; writes are direct (synchronous).
 pub(super) const SPEC: Spec = Spec {
     name: "bcache",
     summary: "bcache of Linux 3.13 to 4.14, writeback, sequential_cutoff 0, direct writes",
@@ -47,7 +47,7 @@ pub(super) const SPEC: Spec = Spec {
     build: |geometry| build(geometry, &Setup { cutoff_bytes: 0, synchronous: true, controller: Controller::pd() }),
 };
 
-/// As it comes: and written to by a file system's write-back, which isn't synchronous.
+/// bcache with its defaults, written to by a file system's write-back, which isn't synchronous.
 pub(super) const SPEC_4M: Spec = Spec {
     name: "bcache-4m",
     summary: "the same with its defaults: streams from 4 MiB on are bypassed, writes are a file system's write-back",
@@ -58,7 +58,7 @@ pub(super) const SPEC_4M: Spec = Spec {
     },
 };
 
-/// As Linux 6.1 destages.
+/// bcache with the destage of Linux 6.1.
 pub(super) const SPEC_6_1: Spec = Spec {
     name: "bcache-6.1",
     summary: "bcache of Linux 6.1, writeback, sequential_cutoff 0, direct writes",

@@ -28,11 +28,11 @@ const JIFFY_NS: i64 = 4_000_000;
 /// up.
 const LATE_NS: i64 = 1_000_000;
 
-/// What is dirty, for the controller.
+/// The dirty data, as the controller is told of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dirty {
     pub(super) bytes: u64,
-    /// As the last collection saw it.
+    /// The part of the buckets in use, as the last collection saw it.
     pub(super) in_use_percent: u32,
     pub(super) buckets: u64,
 }

@@ -6,7 +6,7 @@ use flashfront_engine::Time;
 use super::extent::{CacheIo, Extent};
 use crate::system::SystemRequest;
 
-/// What an I/O or a moment is for.
+/// The purpose of an I/O or a moment.
 #[derive(Debug)]
 pub(super) enum Tag {
     /// Nobody waits.
@@ -49,7 +49,7 @@ pub(super) enum Tag {
     Cleaned(u32, Extent),
 }
 
-/// How far a journal write is.
+/// The stage of a journal write that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Flushed,
@@ -57,7 +57,7 @@ pub(super) enum Stage {
     Done,
 }
 
-/// What goes to the cache device.
+/// Data that goes to the cache device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Store {
     /// Whose answer waits for it; `None`: a fill after a read miss.

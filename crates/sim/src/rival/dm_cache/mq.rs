@@ -24,7 +24,7 @@ use crate::policy::table::{List, Slot, Table};
 const LEVELS: usize = 16;
 const READ_ADJUSTMENT: u32 = 2;
 const WRITE_ADJUSTMENT: u32 = 0;
-/// As many blocks make the threshold.
+/// The number of blocks whose mean makes the threshold.
 const AVERAGED: u32 = 20;
 const GENERATION_MIN: u64 = 1024;
 /// A block that is not cached.

@@ -8,7 +8,7 @@ use crate::rival::spec::Geometry;
 /// for the most part.
 pub(super) const COMMIT_NS: u64 = 2_100_000;
 
-/// How dm-cache is set up.
+/// The settings of dm-cache.
 #[derive(Clone, Copy)]
 pub(super) struct Setup {
     pub(super) block_bytes: u64,

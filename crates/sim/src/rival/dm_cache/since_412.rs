@@ -83,7 +83,7 @@ struct Cell {
     waiting: Vec<Part>,
 }
 
-/// What a commit is awaited for.
+/// Something that awaits a commit.
 #[derive(Clone, Copy)]
 enum Awaiting {
     Demotion(Task),

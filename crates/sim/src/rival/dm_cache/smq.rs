@@ -21,7 +21,7 @@ const WORKS_MAX: usize = 4096;
 /// While so much is free or becomes so nothing more is thrown out (`FREE_TARGET`).
 const FREE_PERCENT: u64 = 25;
 
-/// What is done with a block.
+/// A kind of work on a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Promote,

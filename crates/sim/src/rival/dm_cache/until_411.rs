@@ -72,7 +72,7 @@ pub(super) trait Policy {
 enum Tag {
     /// A request was looked up.
     Start(Part),
-    /// Its I/O is over.
+    /// The I/O of a part is over.
     Served(Part),
     /// Copies: read from the origin, written to the cache device; the other way round.
     Read(u64, u32),
@@ -91,7 +91,7 @@ enum Tag {
     Idle,
 }
 
-/// What a commit is awaited for.
+/// Something that awaits a commit.
 #[derive(Clone, Copy)]
 enum Change {
     /// The block at this place has left; the new one may be copied.

@@ -18,7 +18,7 @@ pub(super) struct Cells {
     threshold: u32,
     /// Blocks, in the order of their reads; `None`: cancelled.
     taken: Vec<Option<u32>>,
-    /// Where a block's cell is.
+    /// The cell of each block.
     of: BTreeMap<u32, usize>,
     ended: usize,
 }

@@ -36,7 +36,7 @@ impl Blocks {
         self.levels[0][(block / 64) as usize] >> (block % 64) & 1 == 1
     }
 
-    /// Whether it was not there before.
+    /// Inserts a block. Returns whether it was not there before.
     pub(super) fn insert(&mut self, block: u64) -> bool {
         if self.contains(block) {
             return false;
@@ -55,7 +55,7 @@ impl Blocks {
         true
     }
 
-    /// Whether it was there.
+    /// Removes a block. Returns whether it was there.
     pub(super) fn remove(&mut self, block: u64) -> bool {
         if !self.contains(block) {
             return false;
@@ -73,7 +73,7 @@ impl Blocks {
         true
     }
 
-    /// The first at or after a place.
+    /// Finds the first block at or after a place.
     pub(super) fn next(&self, from: u64) -> Option<u64> {
         let mut at = from;
         // Up until a word has something at or after the place, ...

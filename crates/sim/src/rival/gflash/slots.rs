@@ -33,7 +33,7 @@ impl Slots {
         }
     }
 
-    /// Where a block is.
+    /// Finds the slot of a block.
     pub(super) fn find(&self, block: u64) -> Option<u64> {
         let page = self.pages[(block / PAGE) as usize].as_ref()?;
         u64::from(page.slots[(block % PAGE) as usize]).checked_sub(1)

@@ -36,7 +36,7 @@ const PACKED: [(usize, &[u8], &str, &str); 6] = [
 ];
 
 impl FormatError {
-    /// If no format fits.
+    /// The error of a trace that no format fits.
     pub(super) fn of(head: &Head<'_>) -> Self {
         let packed =
             PACKED.iter().find(|(at, magic, ..)| head.bytes.get(*at..).is_some_and(|it| it.starts_with(magic)));

@@ -33,7 +33,7 @@ pub(super) const FORMATS: [Format; 2] = [
 struct Fio {
     times: bool,
     files: Names,
-    /// How long version 2 has waited.
+    /// The time that version 2 has waited.
     waited_ns: Option<u64>,
 }
 

@@ -30,7 +30,7 @@ pub(super) const FORMATS: [Format; 2] = [
     },
 ];
 
-/// Where the fields are.
+/// The places of the fields.
 struct Vscsi {
     version: u64,
     record_bytes: usize,

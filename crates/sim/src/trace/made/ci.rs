@@ -32,7 +32,7 @@ const RUNNERS: u64 = 4;
 const PROJECTS: u64 = 6;
 const JOBS: u64 = 36;
 const SOURCES: u64 = 2500;
-/// What a project's history takes, packed.
+/// Blocks of a project's history, packed.
 const PACK_BLOCKS: u64 = 9000;
 /// Compilers and libraries.
 const TOOL_BLOCKS: u64 = 12_000;
