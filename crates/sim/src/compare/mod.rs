@@ -81,8 +81,8 @@ impl Comparison {
         self.sessions.iter().map(Session::work_bytes).sum::<u64>() * self.systems.len() as u64
     }
 
-    /// Runs all systems through all sessions, several at a time; `watch` hears of work done, from any
-    /// thread, and stops all with false.
+    /// Runs all systems through all sessions, several at a time; `watch` hears of work done, from
+    /// any thread, and stops all with false.
     pub fn run(&self, watch: &(dyn Fn(u64) -> bool + Sync)) -> Option<Vec<Compared>> {
         let (sessions, systems) = (&self.sessions, &self.systems);
         let under: Vec<&Under> = self.suite.systems.iter().filter(|under| systems.contains(&under.name)).collect();

@@ -26,8 +26,8 @@ pub(super) trait Lines {
 
 /// Reads binary records.
 pub(super) trait Binary {
-    /// Reads the first record, and says how many bytes it has (above 0); nothing if it isn't there in
-    /// full. Never more than [`RECORD_BYTES_MAX`].
+    /// Reads the first record, and says how many bytes it has (above 0); nothing if it isn't there
+    /// in full. Never more than [`RECORD_BYTES_MAX`].
     fn item(&mut self, bytes: &[u8]) -> Option<(usize, Result<Item, Reason>)>;
 }
 
