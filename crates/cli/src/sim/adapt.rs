@@ -16,8 +16,8 @@ use serde::Serialize;
 use self::text::table;
 use super::replay::{policies, policy_names};
 use super::report::{self, ReportArgs};
-use crate::progress::LOOK_EVERY;
 use crate::csv::{self, Column, optional};
+use crate::progress::LOOK_EVERY;
 use crate::{human, progress};
 
 pub(super) mod text;
