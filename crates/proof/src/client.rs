@@ -14,7 +14,7 @@ use crate::spec::WorldSpec;
 use crate::stamp::Content;
 use crate::world::{Opened, World};
 
-/// What was asked, and what the oracle must be told at the end.
+/// A request in flight, and what the oracle must be told at its end.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     Read { origin: usize, sector: u64, start: u64 },
@@ -23,16 +23,16 @@ enum Asked {
     Flush { origin: usize, start: u64 },
 }
 
-/// Clients of one cache.
+/// The clients of one cache, and their oracle.
 pub struct Client {
-    /// The world they live in.
+    /// The world of the clients.
     pub world: World,
-    /// What a read may return.
+    /// The judge of what reads return.
     pub oracle: Oracle,
     asked: BTreeMap<RequestId, Asked>,
     /// Requests answered, ever.
     pub answers: u64,
-    /// Sectors that maps told to be holes, ever.
+    /// Sectors that were told to be holes, ever.
     pub holes: u64,
     /// Requests that failed, with what was asked, since [`Client::take_failed`].
     failed: Vec<(RequestId, RequestError)>,
@@ -41,7 +41,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A fresh cache, opened.
+    /// Makes a fresh cache and opens it.
     #[must_use]
     pub fn fresh(spec: WorldSpec) -> Self {
         let sectors: Vec<u64> = spec.origins.iter().map(|origin| origin.size_bytes / SECTOR_BYTES).collect();
@@ -104,7 +104,7 @@ impl Client {
         id
     }
 
-    /// The next read of an origin is done, but it says so only after that time.
+    /// Lets the next read of an origin end late: it is done, but says so only after that time.
     pub fn hold_read(&mut self, origin: usize, hold_ns: u64) {
         let rule = Rule { op: Some(Op::Read), times: 1, ..Rule::always(Fault::Stall { hold_ns }) };
         self.world.origins[origin].faults.order(rule);
@@ -170,7 +170,7 @@ impl Client {
         std::mem::take(&mut self.failed)
     }
 
-    /// What the operator was told since the last call.
+    /// Takes the events that the operator was told since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         self.judge();
         std::mem::take(&mut self.events)
@@ -200,8 +200,8 @@ impl Client {
         self.judge_origins();
     }
 
-    /// Leaves where devices have failed: of blocks that are reported as lost the origin may hold
-    /// anything.
+    /// Leaves a cache whose devices have failed. Where blocks are reported as lost, the origin may
+    /// hold anything.
     ///
     /// # Panics
     /// If the origins lack anything else.
@@ -230,7 +230,7 @@ impl Client {
         }
     }
 
-    /// Stops cleanly; the world is not open then.
+    /// Stops cleanly. The world is not open any more.
     pub fn stop(&mut self) {
         self.finish();
         self.stop_at_once();
@@ -243,14 +243,14 @@ impl Client {
         self.oracle.stop();
     }
 
-    /// Cuts the power; the world is not open then. [`Fate::Killed`], which is for all or none:
-    /// kills the daemon.
+    /// Cuts the power. The world is not open any more. [`Fate::Killed`], which is for all devices
+    /// or none, kills the daemon instead.
     pub fn crash(&mut self, seed: u64, cache: Fate, origins: Fate) {
         self.judge();
         *self = self.crashed(seed, cache, origins);
     }
 
-    /// What a power cut now would leave; answers that were not judged are forgotten.
+    /// The clients as a power cut now would leave them. Answers that were not judged are forgotten.
     ///
     /// # Panics
     /// If the daemon is killed for some devices only.

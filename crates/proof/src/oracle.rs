@@ -2,17 +2,17 @@
 //! The oracle knows for each sector what a read may return.
 //!
 //! A sector is a register: a read returns what was there at some moment between its submission and
-//! its answer. So a write is out of the question for a read if another one began after it had ended
-//! and ended before the read began. A write also *has ended* once a read has returned it. After a
-//! crash a sector holds any write that no durable write has replaced in this sense; which one, the
-//! first read tells for good. The rule never blames an innocent engine; it overlooks a few exotic
-//! orders of writes that overlap.
+//! its answer. A write is ruled out for a read if another write came between the two: it began
+//! after the first had ended, and ended before the read began. A write also *has ended* once a read
+//! has returned it. After a crash a sector holds any write that no durable write has replaced in
+//! this sense. The first read tells for good which write that is. The rule never blames an innocent
+//! engine. It overlooks a few exotic orders of writes that overlap.
 
 use std::fmt;
 
 use crate::stamp::{Content, SECTOR, identify};
 
-/// Something a read returned that it may not.
+/// A violation: a read returned something that it may not.
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// Number of the origin.
@@ -38,7 +38,7 @@ impl fmt::Display for Violation {
 struct Op {
     start: u64,
     end: Option<u64>,
-    /// Whether the request failed: perhaps it happened, perhaps not.
+    /// Whether the request failed. Then the write may have happened or not.
     failed: bool,
     /// The moment from which it must survive a crash.
     durable: bool,
@@ -55,13 +55,13 @@ struct Entry {
 
 #[derive(Clone, Debug)]
 struct Sector {
-    /// What it may have held in the beginning or after the last crash.
+    /// The contents that the sector may have held in the beginning or after the last crash.
     base: Vec<Content>,
     entries: Vec<Entry>,
-    /// After the daemon was killed: what a power cut may bring up until the origin has been
-    /// flushed.
+    /// Contents that a power cut may bring up after the daemon was killed, until the origin has
+    /// been flushed.
     killed: Option<Vec<Content>>,
-    /// All that was ever written here; kept only if asked for.
+    /// All writes to this sector; they are kept only if that was asked for.
     past: Vec<Content>,
 }
 
@@ -75,7 +75,7 @@ pub struct Oracle {
     killed_at: u64,
     /// Acknowledged writes that no flush has covered.
     undurable: Vec<u32>,
-    /// Starts of reads in flight: what they may still return is kept.
+    /// Starts of reads in flight. What they may still return is kept.
     reads: Vec<u64>,
     forgiving: bool,
     remembering: bool,
@@ -84,7 +84,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// All sectors of these origins (sizes in sectors) hold write 0.
+    /// An oracle for origins of these sizes in sectors. All their sectors hold write 0.
     #[must_use]
     pub fn new(sectors: &[u64]) -> Self {
         let fresh = Sector { base: vec![Content::Write(0)], entries: Vec::new(), killed: None, past: Vec::new() };
@@ -107,8 +107,8 @@ impl Oracle {
         self.now
     }
 
-    /// A write (its number is its stamp), discard ([`Content::Any`]) or write-zeroes begins;
-    /// returns its number.
+    /// Begins a write (its number is its stamp), a discard ([`Content::Any`]) or write-zeroes.
+    /// Returns its number.
     pub fn begin_write(&mut self, origin: usize, sector: u64, sectors: u64, special: Option<Content>) -> u32 {
         let start = self.tick();
         let op = self.ops.len() as u32;
@@ -136,7 +136,7 @@ impl Oracle {
         }
     }
 
-    /// A FLUSH or a read begins; give the number back at its end.
+    /// Begins a FLUSH or a read. The number that is returned is given back at its end.
     pub fn begin_read(&mut self) -> u64 {
         let start = self.tick();
         self.reads.push(start);
@@ -191,7 +191,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A map that began at `start` tells of these sectors that they are a hole, or not: a hole is a
+    /// A map that began at `start` says whether these sectors are a hole. A hole is judged as a
     /// read of zeroes.
     ///
     /// # Errors
@@ -207,7 +207,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// What a sector may hold if it is read now and nothing is in flight.
+    /// The contents that a sector may hold if it is read now and nothing is in flight.
     #[must_use]
     pub fn allowed(&self, origin: usize, sector: u64) -> Vec<Content> {
         self.origins[origin][sector as usize].allowed(&self.ops, self.now)
@@ -239,7 +239,7 @@ impl Oracle {
         (self.distrusting, self.forgiving) = (true, true);
     }
 
-    /// A block is reported as lost: what the origin has there is no promise.
+    /// A block is reported as lost. What the origin has there is no promise any more.
     pub fn excuse(&mut self, origin: usize, block: u64) {
         let sectors = &mut self.origins[origin];
         let end = sectors.len().min(block as usize * 8 + 8);
@@ -248,7 +248,7 @@ impl Oracle {
         }
     }
 
-    /// A clean stop: all that was acknowledged is durable.
+    /// The daemon has stopped cleanly: all that was acknowledged is durable.
     pub fn stop(&mut self) {
         for op in self.undurable.drain(..) {
             self.ops[op as usize].durable = true;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A stamp fills a sector with its place and the number of the write that put it there.
 //!
-//! Every byte of a sector depends on both, so that a sector that is misplaced, torn, stale or made
-//! up of two is told from a sound one.
+//! Every byte of a sector depends on both. So a sector that is misplaced, torn, stale or made up of
+//! two is told from a sound one.
 
 /// Bytes of a sector.
 pub(crate) const SECTOR: usize = flashfront_engine::SECTOR_BYTES as usize;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A world is an engine, its disks, and a clock that jumps from event to event.
 //!
-//! The world carries out what the engine wants, as a daemon does, and watches that the engine keeps
-//! its side of the contract: buffers in flight aren't changed, timers aren't in the past, counters
-//! only grow, `check()` holds after each input.
+//! The world carries out what the engine wants, as a daemon does. It walks the engine's `check()`
+//! after each input, and watches that the engine keeps its side of the contract (`contract`).
 
 use std::collections::BTreeMap;
 
@@ -49,7 +48,7 @@ pub struct Answer {
 pub struct Opened {
     /// Blocks in the cache.
     pub blocks_cached: u64,
-    /// Dirty ones.
+    /// Dirty blocks in the cache.
     pub blocks_dirty: u64,
     /// Commits replayed.
     pub commits_replayed: u64,
@@ -61,13 +60,13 @@ struct Flying {
     blocks: u32,
 }
 
-/// A world.
+/// A world: the engine, its disks and the time.
 pub struct World {
     /// The parts and sizes of the world.
     pub spec: WorldSpec,
     /// The engine; there is none before the first opening.
     pub engine: Option<Engine>,
-    /// All payload.
+    /// The buffers of all payload.
     pub arena: Arena,
     /// The cache device; of a mirrored cache, member 0.
     pub cache: Disk,
@@ -85,7 +84,7 @@ pub struct World {
     pub events: Vec<Event>,
     /// Inputs since the beginning.
     pub steps: u64,
-    /// Whether it is remembered outside of the cache device that this cache must not be replayed.
+    /// Whether somebody outside the cache device remembers that this cache must not be replayed.
     pub recorded_failure: bool,
     /// An origin whose flush fails drops what it should have flushed, and says nothing of that the
     /// next time.
@@ -93,8 +92,7 @@ pub struct World {
     /// Nothing can be remembered outside the cache: the failure of a cache that can't be marked is
     /// recorded nowhere.
     pub forgetful: bool,
-    /// What the next power cut leaves of the other member of a mirrored cache, if that has a fate
-    /// of its own.
+    /// The fate of the mirror at the next power cut, if it has one of its own.
     pub mirror_fate: Option<Fate>,
     /// The cache device may have lied, so that what it has of clean blocks proves nothing.
     pub deceived: bool,
@@ -115,7 +113,7 @@ pub struct World {
 }
 
 impl World {
-    /// A world on disks that exist.
+    /// Makes a world of disks that exist.
     #[must_use]
     pub fn on(spec: WorldSpec, cache: Disk, origins: Vec<Disk>, now: Time) -> Self {
         let mut arena = Arena::new(ARENA_BYTES);
@@ -435,7 +433,7 @@ impl World {
         }
     }
 
-    /// A clean block is what its origin holds: after each replay, of all origins.
+    /// Compares each clean block with what its origin holds. This is done after each replay.
     fn compare_clean(&self) {
         let engine = self.engine.as_ref().expect("it has replayed");
         if self.deceived || self.spec.options.drop_clean || engine.superblock().pairing.clean_lost {

@@ -2,11 +2,11 @@
 //! Advises whether a cache would help the machine that a trace was made on, how large it has to be,
 //! and in which mode.
 //!
-//! The trace is played, in virtual time, to a model of the disk alone, and to the production engine
-//! on models of both devices with caches of several sizes; what a request takes is what counts.
-//! Requests come when they came in the trace, a hundred and twenty-eight at once at most (`play`).
-//! The first half of them fills the cache, the second is measured. What is decided from that is in
-//! `choose`, on figures alone.
+//! The trace is played in virtual time. It goes to a model of the disk alone, and to the production
+//! engine on models of both devices, with caches of several sizes. What a request takes is what
+//! counts. Requests come when they came in the trace, a hundred and twenty-eight at once at most
+//! (`play`). The first half of them fills the cache, the second is measured. What is decided from
+//! that is in `choose`, on figures alone.
 //!
 //! Left out: payload and discards; what the processor does; clients that would have asked
 //! faster of a faster disk.
@@ -107,9 +107,8 @@ pub struct Progress {
 
 /// Finds out.
 ///
-/// # Errors
-/// If the trace can't be read to its end, twice and more, has no reads and writes, reaches further
-/// than any disk, or is to be stopped.
+/// # Errors The trace can't be read to its end, twice and more. Or it has no reads and writes,
+/// reaches further than any disk, or is to be stopped.
 pub fn advise(question: &Question, progress: &Progress) -> Result<Advice, SourceError> {
     let (reading, survey) = survey::survey(&question.source, &progress.reading)?;
     let sizes = match &*question.sizes {

@@ -2,13 +2,13 @@
 //! Replays a trace against policies, and counts which blocks each would have kept and what that
 //! costs. There are no data and no devices.
 //!
-//! A trace is read once (twice, if sizes are shares of its footprint or a policy foresees) and
-//! handed in batches to threads, each of which runs some of the policies at some of the sizes.
-//! Memory is in proportion to the caches, all of them, as far as the trace fills them, not to the
-//! trace: some 30 to 100 bytes for each block in each (`wtinylfu` 8 to 16 bytes more for each that
-//! fits, filled or not). Two things do grow with the trace: counting the footprint takes 2 bits a
-//! block where blocks are neighbours, some 20 bytes where none are; a policy that foresees takes 8
-//! bytes for each access and 20 to 60 for each block until the first reading is over.
+//! A trace is read once, or twice if sizes are shares of its footprint or a policy foresees. It is
+//! handed in batches to threads. Each thread runs some of the policies at some of the sizes. Memory
+//! is in proportion to the caches, all of them, as far as the trace fills them, not to the trace:
+//! some 30 to 100 bytes for each block in each (`wtinylfu` 8 to 16 bytes more for each that fits,
+//! filled or not). Two things do grow with the trace: counting the footprint takes 2 bits a block
+//! where blocks are neighbours, some 20 bytes where none are; a policy that foresees takes 8 bytes
+//! for each access and 20 to 60 for each block until the first reading is over.
 
 pub(crate) mod blocks;
 pub(crate) mod clock;

@@ -10,9 +10,9 @@
 //! | [`Size::told`] | 1.50 GiB (1610612737 bytes) | messages in which each byte may matter |
 //! | [`bytes`] | 1.50 GiB | tables and figures |
 //!
-//! The crate bytesize reads sizes, and prints them in messages. The other two forms are ours: what
-//! bytesize prints can't be read back without loss, and it fixes the digits behind the point, not
-//! those in all (9.77 GiB, 977 GiB), which keep columns narrow. indicatif does as bytesize does.
+//! The crate bytesize reads sizes, and prints them in messages. The other two forms are ours. What
+//! bytesize prints can't be read back without loss. It fixes the digits behind the point; columns
+//! need a number of digits in all (9.77 GiB, 977 GiB). indicatif does as bytesize does.
 #![forbid(unsafe_code)]
 
 mod size;

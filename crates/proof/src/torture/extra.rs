@@ -58,9 +58,9 @@ impl Extra {
         (Self::ManyLanes, "many-lanes"),
     ];
 
-    /// What this seed's life has: in three of five nothing, so that most lives remain what they
-    /// were, else half of all, of what makes a cache large an eighth, since the engine's checks
-    /// after each input walk all of it.
+    /// Draws the extras of a seed's life. Three lives of five have none, so most lives remain what
+    /// they were. The others have each extra with one chance in two. What makes a cache large comes
+    /// with one chance in eight, since the engine's checks after each input walk all of the cache.
     pub(super) fn draw(rng: &mut Rng) -> Vec<Self> {
         let any = rng.below(5) < 2;
         let odds = |extra: Self| if matches!(extra, Self::LargeSegments | Self::ManyLanes) { 8 } else { 2 };

@@ -21,13 +21,13 @@ mod restart;
 
 /// Lost blocks that are left alone.
 const LOST_MAX: usize = 3;
-/// Who restores lost blocks: none of the clients.
+/// The owner of requests that restore lost blocks: none of the clients.
 const OPERATOR: usize = usize::MAX;
 
 /// The account of a life.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lived {
-    /// Over all effects.
+    /// The hash over all effects.
     pub hash: u64,
     /// Inputs of the engine.
     pub steps: u64,
@@ -39,9 +39,9 @@ pub struct Lived {
     pub faults: u64,
     /// Virtual time.
     pub virtual_ns: u64,
-    /// The cache refused to open after its device had lied: loudly, so rightly.
+    /// Whether the cache refused to open after its device had lied. That is right, as it is loud.
     pub refused: bool,
-    /// How often lanes worked at the same time.
+    /// The number of turns in which lanes worked at the same time.
     pub turns_apart: u64,
 }
 
@@ -61,10 +61,10 @@ struct Life {
     owners: BTreeMap<RequestId, usize>,
     /// The place at which each client's last request ended.
     streams: Vec<u64>,
-    /// Of worlds that ended by a power cut.
+    /// Turns apart of worlds that ended by a power cut.
     turns_apart: u64,
     crashes: u64,
-    /// Nothing was dirty when the power was last cut.
+    /// Whether nothing was dirty when the power was last cut.
     whole: bool,
     /// The member of a mirrored cache that has had faults since both were well.
     victim: Option<u8>,
@@ -110,7 +110,7 @@ pub fn run(mut plan: Plan, seed: u64) -> Lived {
     life.outcome(!ended)
 }
 
-/// A fresh cache, opened, and an oracle that knows what this plan's devices may do.
+/// Makes a fresh cache and opens it. Its oracle knows what this plan's devices may do.
 fn first_client(plan: &Plan) -> Client {
     let mirror_later = plan.spec.mirrored && plan.has(Extra::MirrorLater);
     let mirrored = plan.spec.mirrored && !mirror_later;
@@ -207,7 +207,7 @@ impl Life {
         }
     }
 
-    /// No device is spared, not even the other member.
+    /// Orders a fault on any device, also on the other member.
     fn trouble_anywhere(&mut self) {
         let members = self.plan.spec.mirrored && self.plan.trouble == Trouble::CacheDies;
         if members && one_in(&mut self.extra_rng, 3) {
@@ -243,8 +243,8 @@ impl Life {
         assert!(self.reopen(), "one member alone opens");
     }
 
-    /// What an operator does when one member is out: gives the cache another one; or, rashly, the
-    /// same again.
+    /// Does what an operator does when one member is out: gives the cache another one or, rashly,
+    /// the same again.
     fn add_mirror(&mut self) {
         let status = self.client.world.engine().status();
         let world = &mut self.client.world;
@@ -275,9 +275,9 @@ impl Life {
         }
     }
 
-    /// What an operator does when several blocks are listed as lost: restores them, from a backup
-    /// say. A lost block holds its segment, and a cache all of whose segments are held takes no
-    /// writes.
+    /// Does what an operator does when several blocks are listed as lost: restores them, from a
+    /// backup say. A lost block holds its segment, and a cache all of whose segments are held takes
+    /// no writes.
     fn restore(&mut self) {
         let lost = self.client.world.engine().status().lost;
         // The last try may be waiting for room yet.
@@ -305,7 +305,7 @@ impl Life {
         }
     }
 
-    /// What must be true at every moment.
+    /// Asserts what must be true at every moment.
     fn judge(&mut self) {
         self.judge_failures();
         let world = &self.client.world;
@@ -327,7 +327,7 @@ impl Life {
         }
     }
 
-    /// Requests fail and blocks rot only where the devices give a reason.
+    /// Asserts that requests fail and blocks rot only where the devices give a reason.
     fn judge_failures(&mut self) {
         let failed = self.client.take_failed();
         let excused = self.plan.trouble != Trouble::None && !self.plan.one_dies();
@@ -346,7 +346,7 @@ impl Life {
         }
     }
 
-    /// Whether what is read from a cache device may be something else than what was written there.
+    /// Whether a cache device may return something else than what was written there.
     fn may_rot(&self) -> bool {
         let world = &self.client.world;
         let mut disks = [&world.cache].into_iter().chain(&world.mirror);
@@ -390,7 +390,8 @@ impl Life {
         self.owners.insert(id, who);
     }
 
-    /// A write; or now and then something else, of which long ones go another way than short ones.
+    /// Begins a write, or now and then a discard or write-zeroes. Long ones go another way than
+    /// short ones.
     fn change(&mut self, origin: usize, at: u64, sectors: u64, special_every: u64) -> (RequestOp, u64) {
         if !one_in(&mut self.rng, special_every) {
             return (RequestOp::Write, sectors);

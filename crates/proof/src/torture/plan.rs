@@ -11,7 +11,7 @@ use super::extra::{self, Extra};
 use super::pick::pick;
 use crate::spec::{OriginSpec, WorldSpec};
 
-/// What may go wrong with the devices, besides the power.
+/// The kinds of faults of the devices, besides power cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Nothing.
@@ -26,14 +26,14 @@ pub enum Trouble {
     CacheLies,
 }
 
-/// A client: what it asks for.
+/// A client, by what it asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientPlan {
     /// Requests in flight at most.
     pub depth: usize,
-    /// Of a hundred requests so many are reads.
+    /// The percentage of requests that are reads.
     pub reads: u64,
-    /// Longest request in sectors.
+    /// The longest request, in sectors.
     pub sectors_max: u64,
     /// Requests go to this many sectors at the start of each origin most of the time.
     pub hot_sectors: u64,
@@ -43,11 +43,11 @@ pub struct ClientPlan {
     pub fua_every: u64,
     /// How many requests come to one discard or write-zeroes; 0 = none.
     pub special_every: u64,
-    /// Goes on where its last request ended.
+    /// Each request begins where the last one ended.
     pub sequential: bool,
 }
 
-/// The life of one cache.
+/// The plan of one cache's life.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The world of the life.
@@ -60,11 +60,11 @@ pub struct Plan {
     pub clients: Vec<ClientPlan>,
     /// How many requests come to one control command; 0 = none.
     pub control_every: u64,
-    /// The daemon is killed at times where else the power fails.
+    /// Whether the daemon is killed at some of the moments at which the power would fail.
     pub kills: bool,
     /// The kind of faults.
     pub trouble: Trouble,
-    /// Origins whose flush fails drop what it should have flushed.
+    /// Whether origins whose flush fails drop what it should have flushed.
     pub fickle: bool,
     /// How many requests come to one fault that is ordered.
     pub faults_every: u64,
@@ -76,8 +76,8 @@ pub struct Plan {
     pub extras: Vec<Extra>,
 }
 
-/// In half of the lives an origin may take so long for an I/O; those of `trouble` take up to twice
-/// as long.
+/// The longest that an origin may take for an I/O in half of the lives. The stalls of `trouble`
+/// take up to twice as long.
 const HANGS_AFTER_NS: u64 = 30_000_000_000;
 
 impl Plan {
@@ -144,7 +144,7 @@ impl Plan {
         self.extras.contains(&extra)
     }
 
-    /// Only one member of a mirrored cache dies, before a new one is there.
+    /// Whether only one member of a mirrored cache dies before a new one is there.
     #[must_use]
     pub fn one_dies(&self) -> bool {
         let dies = match self.trouble {
@@ -156,8 +156,8 @@ impl Plan {
         self.spec.mirrored && dies
     }
 
-    /// Makes the world what the extras say: at the last moment, so that a [`Change`] can take them
-    /// away.
+    /// Makes the world what the extras say. This is done at the last moment, so that a [`Change`]
+    /// can take them away.
     pub(super) fn add_extras(&mut self, seed: u64) {
         if self.has(Extra::Origins) {
             extra::add_origins(&mut Rng::new(seed ^ 0x4191e5), &mut self.spec);
@@ -230,7 +230,7 @@ impl Plan {
     }
 }
 
-/// What of a plan can be changed.
+/// The parts of a plan that can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// [`Plan::generations`].
@@ -261,7 +261,7 @@ pub enum What {
     ReadAround,
     /// Bytes that may be written to flash in a day; only 0, for no bound, makes a difference.
     Budget,
-    /// All of [`Plan::extras`]; like the next one, only 0 makes a difference.
+    /// All of [`Plan::extras`]. Only 0 makes a difference, as for each single extra.
     Extras,
     /// An extra of the life.
     Extra(Extra),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Judges whether a recording is long enough for its answer to mean something.
 //!
-//! It is if half of it says the same, if more of it would hardly show more blocks that come again,
-//! and if it has seen most of what it asks for, or as much as the cache device could hold. The
+//! Three things make it so. Half of it says the same. More of it would hardly show more blocks that
+//! come again. It has seen most of what it asks for, or as much as the cache device could hold. The
 //! rules are in docs/decide/advise.md.
 
 use super::choose::{self, Choice};
@@ -26,8 +26,8 @@ pub struct Converged {
     pub first_half: Option<u64>,
     /// The first half advises what the whole does, or the next size.
     pub agrees: bool,
-    /// What share of the reads a recording twice as long would find to come again, and this does
-    /// not, if a doubling gains as much less as the last one did.
+    /// The share of the reads that a recording twice as long would find to come again, and this one
+    /// does not. A doubling is taken to gain as much less as the last one did.
     pub gain: Option<f64>,
     /// The share of the last quarter's reads that had never been asked for.
     pub unseen: Option<f64>,

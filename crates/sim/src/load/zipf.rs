@@ -3,10 +3,10 @@
 //!
 //! The law: J. Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994.
 //! It follows Zipf's, but is not that exactly: with the exponent 1.2 the hundred most popular of
-//! 65,536 places have 73.8 % instead of 72.7, and a job that asks for half as many places as there
-//! are reads 3 % fewer different ones. (`crate::zipf` is exact; here a job of fio has to ask for
-//! what fio asks for.) Popular places are scattered by a multiplication, and moved as a whole by
-//! the seed.
+//! 65,536 places have 73.8 % instead of 72.7. A job that asks for half as many places as there are
+//! reads 3 % fewer different ones. (`crate::zipf` is exact; here a job of fio has to ask for what
+//! fio asks for.) Popular places are scattered by a multiplication, and moved as a whole by the
+//! seed.
 
 use flashfront_device::Rng;
 

@@ -9,7 +9,7 @@
 //! that is gone longest is forgotten first.
 //!
 //! libCacheSim differs from the paper in one thing: at a hit on a HIR block that is not on the
-//! stack it turns the oldest LIR block into a HIR one, and the next newcomer into a LIR one. Done
+//! stack, it turns the oldest LIR block into a HIR one. The next newcomer becomes a LIR block. Done
 //! so here, its miss ratios come out to the last digit (of two traces, two sizes each); as it is
 //! they differ by up to 0.1 points.
 

@@ -4,17 +4,17 @@
 //! From `drivers/md/dm-cache-policy-smq.c` and `dm-cache-target.c`, which lvmcache uses. What
 //! counts for what it keeps:
 //!
-//! - A miss goes to the origin and moves its region of 16 units up in the queue of regions, by 1, 2
-//!   or 4 levels, once a tick. It is promoted if the region is on the promote level or above.
+//! - A miss goes to the origin. Once a tick it moves its region of 16 units up in the queue of
+//!   regions, by 1, 2 or 4 levels. It is promoted if the region is on the promote level or above.
 //!   Promoted blocks start at the top level.
 //! - The promote level is 0 if of the misses of the last second an eighth fell on regions in the
 //!   top quarter of levels; 32 if a sixteenth did; else 48. The table that should raise it by the
 //!   cache's own hit ratio has no effect: since 4.12 its result, at most 32, is used as
 //!   `max(result, 64)`.
 //! - If the cache is full, a miss that should be promoted is not: it only has the oldest clean unit
-//!   of the lower 32 levels thrown out, or without one has a dirty one copied to the origin that
-//!   has been dirty for 10 to 20 seconds. So of misses in the steady state at most every second one
-//!   is promoted, and with many dirty units fewer.
+//!   of the lower 32 levels thrown out. Without such a unit it has a dirty one copied to the
+//!   origin, one that has been dirty for 10 to 20 seconds. So of misses in the steady state at most
+//!   every second one is promoted, and with many dirty units fewer.
 //! - Hits count once a minute: then the unit goes up one level, in exchange for one that goes down.
 //! - Once nothing was asked for a second, all dirty units are copied to the origin.
 //!

@@ -7,8 +7,8 @@
 //! rest 1 : 4. Caffeine does this work in batches behind its accesses; here it is done at each.
 //!
 //! libCacheSim's `WTinyLFU` is another thing, and its miss ratios differ by more than those of
-//! other policies: its window stays as it is, its filter counts a miss and what leaves the window,
-//! but hits only in the main part, and is halved after 32 caches full of them.
+//! other policies: its window stays as it is. Its filter counts a miss and what leaves the window,
+//! but hits only in the main part. The filter is halved after 32 caches full of them.
 
 mod sketch;
 

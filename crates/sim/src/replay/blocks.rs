@@ -191,9 +191,8 @@ impl Blocks {
 
     /// The next accesses, none at the end.
     ///
-    /// # Errors
-    /// If the file can't be read on, has a bad line where that ends a trace, or too many disks, or
-    /// if it is to be stopped.
+    /// # Errors The file can't be read on, has a bad line where that ends a trace, has too many
+    /// disks, or is to be stopped.
     pub fn batch(&mut self) -> Result<Vec<Access>, SourceError> {
         let mut batch = Vec::with_capacity(BATCH + REQUEST);
         let read = self.fill(&mut batch);

@@ -8,17 +8,17 @@
 //! - 256 KiB of the origin (64 blocks) belong into one of the sets of 512 blocks, which a hash
 //!   chooses: some sets overflow while others are half empty. Within a set: free places first, then
 //!   the next clean one in turn (FIFO).
-//! - Requests are cut into blocks, which neighbours become one I/O again in the device's queue, but
-//!   for the copies of what was read, which are written to the cache device one by one before the
+//! - Requests are cut into blocks, and neighbours become one I/O again in the device's queue.
+//!   Copies of what was read don't: they are written to the cache device one by one before the
 //!   answer. All that was read is cached, if its set has a place that is not dirty.
 //! - A write goes to the block's place, or to one that is free or clean; without one to the origin
 //!   ("no room"). What wasn't dirty is answered only when that it is dirty was written: one block
 //!   of metadata for 256 places, with all changes that came while the one before was written.
-//! - A set that is dirty by more than 20 % is cleaned when a write or a read some of which misses
-//!   comes to it, or when some of it was cleaned, or once a second: two blocks in turn, and what
-//!   lies beside them on the origin. Not while 2 blocks of the set or 4 of the cache are being
-//!   cleaned, so that in effect one piece of at most 256 KiB is at a time; nothing slows down
-//!   writers, and dirty blocks are no part of what limits them.
+//! - A set that is dirty by more than 20 % is cleaned at several moments: when a write comes to it,
+//!   or a read some of which misses; when some of it was cleaned; once a second: two blocks in
+//!   turn, and what lies beside them on the origin. Nothing is begun while 2 blocks of the set or 4
+//!   of the cache are being cleaned. In effect one piece of at most 256 KiB is cleaned at a time;
+//!   nothing slows down writers, and dirty blocks are no part of what limits them.
 //! - A request for a block that is being written, filled or cleaned waits. FLUSH does nothing (the
 //!   real one refuses it).
 //!

@@ -13,8 +13,8 @@ use crate::torture::trouble;
 const BUSY_REQUESTS: usize = 6;
 
 impl Life {
-    /// The end of an opening: a power cut (perhaps another one during replay) or a clean stop.
-    /// False: the cache does not open any more, which only a device that lied excuses.
+    /// Ends an opening by a power cut (perhaps another one during replay) or a clean stop. Returns
+    /// false if the cache does not open any more, which only a device that lied excuses.
     pub(super) fn fall(&mut self) -> bool {
         if one_in(&mut self.rng, 4) {
             self.client.world.heal();
@@ -47,7 +47,7 @@ impl Life {
         self.reopen()
     }
 
-    /// A clean stop that finds requests in flight: each is answered, and what it wrote is durable.
+    /// Stops cleanly with requests in flight. Each is answered, and what it wrote is durable.
     fn busy_stop(&mut self) {
         for _ in 0..BUSY_REQUESTS {
             let who = self.extra_rng.below(self.plan.clients.len() as u64) as usize;
@@ -59,7 +59,8 @@ impl Life {
         self.client.stop_at_once();
     }
 
-    /// What changes while no daemon runs, and what fails as soon as the next one does.
+    /// Changes what changes while no daemon runs, and orders what fails as soon as the next one
+    /// does.
     fn before_opening(&mut self) {
         if self.plan.has(Extra::NewOptions) {
             extra::other_options(&mut self.extra_rng, &mut self.plan.spec.options);
@@ -88,7 +89,7 @@ impl Life {
         disk.faults.fail_nth(nth, Some(op), DeviceError::Io);
     }
 
-    /// Opens what a crash left; false: it refuses.
+    /// Opens what a crash left. Returns false if it refuses.
     pub(super) fn reopen(&mut self) -> bool {
         self.lose_member();
         if !self.client.world.can_open() {

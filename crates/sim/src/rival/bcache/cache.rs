@@ -26,8 +26,8 @@ const PATH_NS: u64 = 6_000;
 /// 285 bare; 399 us, 309 bare).
 const PAGE_NS: u64 = 1_700;
 /// To put a key into the tree: a worker is woken and locks a leaf, against lookups too; a key that
-/// cuts another in two makes two. Fitted to random writes of 4 KiB, one and 32 in flight (10,796/s
-/// and 22,963/s in 2015), and to the mix of 8 KiB over cached data (18,380 and 9,037/s).
+/// cuts another in two makes two. Fitted to random writes of 4 KiB, one and 32 in flight: 10,796/s
+/// and 22,963/s in 2015. Fitted also to the mix of 8 KiB over cached data: 18,380 and 9,037/s.
 const INSERT_NS: u64 = 32_000;
 /// Keys in the one node of a new tree (256 KiB of 24 bytes) before its root is split for the first
 /// time.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! bcache's writeback thread decides what it takes next, and when.
 //!
-//! It looks for 500 dirty keys in order, from where it left off, reads each from the cache device
-//! and writes it to the origin, 64 at a time, and waits for all of them before it looks again.
-//! After a look through the whole index it rests for 30 s. Keys that follow each other don't wait
-//! for the limiter: until it asks for more than 50 ms, or, with the PI controller (really since
-//! Linux 4.16), five at most and until they have 2.4 MiB.
+//! It looks for 500 dirty keys in order, from where it left off. It reads each from the cache
+//! device and writes it to the origin, 64 at a time. It waits for all of them before it looks
+//! again. After a look through the whole index it rests for 30 s. Keys that follow each other don't
+//! wait for the limiter: until it asks for more than 50 ms, or, with the PI controller (really
+//! since Linux 4.16), five at most and until they have 2.4 MiB.
 
 use std::collections::VecDeque;
 

@@ -4,8 +4,8 @@
 //! FUA, and FUA is a second flush on SATA. A flush of a SATA device is no queued command, so
 //! nothing else is sent to the device meanwhile.
 //!
-//! A simplification: keys of what was destaged, and the second ones of cuts, are in leaves only
-//! (`write_dirty_finish` has no journal), but leaves are written with FUA (`do_btree_node_write`),
+//! A simplification: Keys of what was destaged, and the second ones of cuts, are in leaves only:
+//! `write_dirty_finish` has no journal. But leaves are written with FUA (`do_btree_node_write`),
 //! which holds the device as well. Here these keys count for the journal, whose holds were fitted
 //! so.
 

@@ -15,8 +15,8 @@
 //!   runs of 2015 (measured there).
 //!
 //! Not modelled: the time that a collection takes and holds others up; copying collection; RAID
-//! stripes; read-ahead's bypass; that since Linux 4.15 each allocation counts as in use before a
-//! collection has seen it, and since 4.16 the origin is written strictly in the keys' order;
+//! stripes; read-ahead's bypass; that each allocation counts as in use before a collection has seen
+//! it (since Linux 4.15); that the origin is written strictly in the keys' order (since 4.16);
 //! failures.
 
 mod buckets;

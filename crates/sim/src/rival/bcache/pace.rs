@@ -6,8 +6,8 @@
 //! As no pause is longer than a second, one key a second goes even then. Nothing damps it enough:
 //! dirty data swings around the target.
 //!
-//! Linux 4.15 and later have a PI controller (Michael Lyle, 2017). What is beyond the target would
-//! be gone in 40 s at the rate, and a ten thousandth of it a second is added to that for good; the
+//! Linux 4.15 and later have a PI controller (Michael Lyle, 2017). At the rate, what is beyond the
+//! target would be gone in 40 s. A ten thousandth of it a second is added to the rate for good. The
 //! least is 8 sectors a second. Since 5.12 it is more when buckets are fragmented, since 4.19
 //! without any limit when nobody has asked for anything in six turns.
 

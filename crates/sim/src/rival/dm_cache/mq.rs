@@ -8,8 +8,8 @@
 //!   promoted. The threshold is 0 until the cache is full, plus an adjustment: 2 for reads, 0 for
 //!   writes, as the tester of 2015 had set them (4 and 8 else). With 0 or 1 a block is promoted at
 //!   its first request, but only while there is a free place.
-//! - Once the cache is full, and after as many hits as it has places, the threshold becomes the
-//!   mean of the counts of 20 blocks of the lowest level.
+//! - Once the cache is full, the threshold changes after as many hits as the cache has places. It
+//!   becomes the mean of the counts of 20 blocks of the lowest level.
 //! - Levels are binary logarithms of the count, each in order of last use; once the lowest is used
 //!   up all others move down. Of the clean blocks the oldest of the lowest level leaves, and begins
 //!   again at 1; if none is clean nothing is promoted. The same order has copying back, which is

@@ -3,8 +3,8 @@
 
 use crate::rival::spec::Geometry;
 
-/// What a commit takes longer than its I/O on the model of the SSD: fitted to the 5.68 ms for which
-/// the log has the metadata's device busy for each promotion of task 2, two flushes of an 850 PRO
+/// The time that a commit takes longer than its I/O on the model of the SSD. Fitted to task 2, in
+/// whose log each promotion keeps the metadata's device busy for 5.68 ms: two flushes of an 850 PRO
 /// for the most part.
 pub(super) const COMMIT_NS: u64 = 2_100_000;
 

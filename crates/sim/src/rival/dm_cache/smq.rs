@@ -7,8 +7,8 @@
 //!   comes to the top level when it is there.
 //! - A block that is being demoted or copied back is in no queue meanwhile: it can't be chosen
 //!   again, and hits don't move it.
-//! - In a full cache each miss that should be promoted asks for a demotion, as long as less than a
-//!   quarter of the places are on their way to be free.
+//! - In a full cache each miss that should be promoted asks for a demotion. It does so as long as
+//!   less than a quarter of the places are on their way to be free.
 
 use hashbrown::HashSet;
 

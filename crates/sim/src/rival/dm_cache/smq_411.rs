@@ -9,8 +9,9 @@
 //!   blocks in the top quarter of levels (0 to 16 sixteenths: [`PROMOTED_LEVELS`]); with some of
 //!   the levels above that: all of them if the regions foretell well, half or a quarter if not.
 //!   That leaves nearly nothing of them, so that only the very busiest regions are promoted.
-//! - A promotion into a full cache throws out the oldest clean block of the lowest level at once,
-//!   of those that have been in their level for 60 to 120 s. If there is none, nothing is promoted.
+//! - A promotion into a full cache throws out a clean block at once. It is the oldest of the lowest
+//!   level, of those that have been in their level for 60 to 120 s. If there is none, nothing is
+//!   promoted.
 //! - What is promoted begins at the lowest level, so that it is the next to go but for those that
 //!   came before it. (Since 4.12: at the top.)
 //! - Dirty blocks are copied back from the lowest level, 10 to 20 s after they came there; when

@@ -3,7 +3,7 @@
 //!
 //! A read that misses takes a cell when it is looked up; one of a block that has a cell takes none.
 //! When all are taken and all their reads have ended, they go into segments, the last first, and
-//! are taken anew. So a block isn't found in the cache before 2048 others were missed, and the ones
+//! are taken anew. So a block isn't found in the cache before 2048 others were missed. The blocks
 //! that were missed first, often the hottest, come into the open segment last. Runs longer than the
 //! threshold, and what was written meanwhile, are cancelled; their cells stay taken.
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The slots know which block of the origin is where on the SSD.
 //!
-//! Slots are filled in the order of their places; when all are taken, a hand goes round and takes
-//! the first that holds no dirty block and was not read since the hand last passed (second chance:
-//! what an LRU list decides, for a bit each).
+//! Slots are filled in the order of their places. When all are taken, a hand goes round. It takes
+//! the first slot that holds no dirty block and was not read since the hand last passed. This is
+//! second chance, which decides what an LRU list does, for a bit each.
 
 /// Blocks of a page of the map, which is there only where any of them is on the SSD: 4 MiB.
 const PAGE: u64 = 1024;

@@ -3,9 +3,9 @@
 //!
 //! Taken from what was published:
 //!
-//! - A boot of Windows 7 up to the idle login screen reads 500 to 600 MB in 70,000 requests within
-//!   2 to 3 minutes, and writes 20 to 30 MB (ThinScale, "ThinIO facts and figures, part 2"). Ours
-//!   is a sixteenth of that.
+//! - A boot of Windows 7 up to the idle login screen takes 2 to 3 minutes. It reads 500 to 600 MB
+//!   in 70,000 requests, and writes 20 to 30 MB (ThinScale, "ThinIO facts and figures, part 2").
+//!   Ours is a sixteenth of that.
 //! - A first write to a cluster of 64 KiB of the overlay copies the rest of that cluster from the
 //!   image (QEMU's qcow2, its default `cluster_size`).
 //! - Linked clones first read nothing but the image; then what they have written comes back from

@@ -2,9 +2,9 @@
 //! The made machines write through a file system with a journal, and through the page cache above
 //! it.
 //!
-//! Metadata that is changed goes to the journal, a commit for all changes of a time, and later to
-//! its place (ext4's `commit` of 5 s, Linux's `dirty_expire_centisecs` of 30 s). The journal is the
-//! beginning of the disk, metadata comes next. Content is written when it is made.
+//! Metadata that is changed goes to the journal, in a commit for all changes of a time (ext4's
+//! `commit` of 5 s). Later it goes to its place (Linux's `dirty_expire_centisecs` of 30 s). The
+//! journal is the beginning of the disk, metadata comes next. Content is written when it is made.
 
 use std::collections::{BTreeSet, VecDeque};
 
