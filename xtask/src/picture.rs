@@ -4,6 +4,9 @@
 //! The command reads what `flashfront sim compare --suite caches-2015 --csv` printed, and writes an
 //! SVG file that suits light and dark pages. Nothing is simulated here. A test holds the picture in
 //! the tree against the data.
+//!
+//! No field of the table is quoted, so lines are split by hand and not by the crate csv: xtask is
+//! built before anything else, and has few crates.
 
 use std::fmt::{self, Write};
 use std::fs;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The results of the models for the job, and for the same job with other random numbers: so much
 //! of a difference is chance.
+//!
+//! No field of the table is quoted, so lines are split by hand and not by the crate csv: xtask is
+//! built before anything else, and has few crates.
 
 use super::counted::Moved;
 use crate::run::Failed;
