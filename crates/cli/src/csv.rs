@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables that scripts read, as CSV. The crate `csv` quotes fields as RFC 4180 demands it; lines end
-//! in LF.
+//! Tables that scripts read, as CSV. The crate `csv` quotes fields as RFC 4180 demands it; lines
+//! end in LF.
 //!
 //! A column is a name and what fills it, side by side, so that heads and fields can't drift apart.
-
-use anyhow::Context;
 
 /// The name of a column, and its field in a row.
 pub(crate) type Column<R> = (&'static str, fn(&R) -> String);
@@ -21,12 +19,16 @@ pub(crate) fn lines<R>(columns: &[Column<R>], rows: impl IntoIterator<Item = R>)
 }
 
 /// Lines of fields.
-pub(crate) fn records<F: AsRef<[u8]>>(
+pub(crate) fn records<F: AsRef<str>>(
     records: impl IntoIterator<Item = impl IntoIterator<Item = F>>,
 ) -> anyhow::Result<String> {
     let mut table = ::csv::Writer::from_writer(Vec::new());
-    records.into_iter().try_for_each(|fields| table.write_record(fields))?;
-    String::from_utf8(table.into_inner().map_err(::csv::IntoInnerError::into_error)?).context("a table of text")
+    records.into_iter().try_for_each(|fields| {
+        fields.into_iter().try_for_each(|field| table.write_field(field.as_ref()))?;
+        table.write_record(None::<&[u8]>)
+    })?;
+    let bytes = table.into_inner().map_err(::csv::IntoInnerError::into_error)?;
+    Ok(String::from_utf8(bytes).expect("fields of text make a text"))
 }
 
 /// A field that is empty where there is nothing to say.

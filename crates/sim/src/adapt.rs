@@ -87,7 +87,7 @@ impl Reads {
     }
 }
 
-/// One policy's figures.
+/// The figures of one policy.
 #[derive(Clone, Debug)]
 pub struct Adapted {
     /// The policy's name.

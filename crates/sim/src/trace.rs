@@ -5,8 +5,8 @@
 //! A [`Reader`] unpacks what is compressed, knows or is told the [`Format`], and never holds more
 //! than its buffers: a trace may be longer than RAM. What it can't read it counts and shows
 //! ([`Report`]), what it leaves out on purpose too: requests read, lines skipped and lines that are
-//! bad add up to the file. [`Grid`] cuts a record into blocks, [`GridFinder`] finds where the blocks of
-//! the traced disk begin, [`Echoes`] drops requests that were traced twice.
+//! bad add up to the file. [`Grid`] cuts a record into blocks, [`GridFinder`] finds where the
+//! blocks of the traced disk begin, [`Echoes`] drops requests that were traced twice.
 
 mod action;
 mod buffer;

@@ -181,8 +181,8 @@ fn line<'a>(outcome: &'a Findings, row: &'a Adapted) -> Line<'a> {
     }
 }
 
-/// A point of a curve: the outcome, the policy's row in it, and the number of the point. What is one
-/// figure for all of a curve stands in each line of it.
+/// A point of a curve: the outcome, the policy's row in it, and the number of the point. What is
+/// one figure for all of a curve stands in each line of it.
 type Point<'a> = (&'a Findings, &'a Adapted, usize);
 
 fn columns<'a>() -> [Column<Point<'a>>; 17] {

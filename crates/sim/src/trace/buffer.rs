@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One buffer holds the piece of a trace that is in RAM. It is filled again whenever it is read.
+//! A buffer holds the piece of a trace that is in RAM. It is filled again whenever it is read.
 
 use super::compressed::{UnpackError, Unpacked};
 
