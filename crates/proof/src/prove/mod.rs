@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The command line, told whoever gets it wrong.
+/// The command line, as it is told after a mistake.
 pub(crate) const USAGE: &str = "\
 usage: flashfront-proof sweep [--point POINT]
        flashfront-proof torture [--seconds N] [--seed S] [--with NAME=NUMBER,...]

@@ -221,8 +221,8 @@ fn a_neighbour_written_since_is_not_joined() {
     client.leave();
 }
 
-/// The other way round: who joined before the write came has the block locked, and gets what was
-/// there.
+/// The other way round: a reader that joined before the write came has the block locked, and gets
+/// what was there.
 #[test]
 fn a_write_of_a_neighbour_waits_for_who_joined() {
     let mut client = client(SLOW_NS, Mode::Writearound);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors of an origin keep their meaning: who asks is told that there is no space, or that nothing
+//! Errors of an origin keep their meaning: a client is told that there is no space, or that nothing
 //! may be written, and the operator is told what failed where.
 
 use flashfront_device::Rng;

@@ -77,8 +77,8 @@ pub struct Build {
 }
 
 impl Build {
-    /// Whether it keeps a budget of flash writes: a small one is asked, so that no list of those
-    /// who do can be wrong.
+    /// Whether the policy keeps a budget of flash writes. A small one is asked, so no list of such
+    /// policies can be wrong.
     #[must_use]
     pub fn keeps_budget(&self) -> bool {
         (self.new)(1).limit_flash_writes(u64::MAX)

@@ -3,8 +3,8 @@
 //!
 //! 99 % of the cache hold the blocks that were used twice at the shortest distance (LIR). The
 //! others (HIR) pass through the last 1 %, a FIFO. The stack has the LIR blocks and all that were
-//! used since the last use of the oldest of them: who is used again while on the stack has a
-//! shorter distance than that one, and takes its place. As the paper has no bound for keys of
+//! used since the last use of the oldest of them: a block that is used again while on the stack has
+//! a shorter distance than that one, and takes its place. As the paper has no bound for keys of
 //! blocks that are gone, at most two caches full are on the stack here, as in libCacheSim; the one
 //! that is gone longest is forgotten first.
 //!

@@ -3,9 +3,9 @@
 //! small FIFO threw out.
 //!
 //! A tenth of the cache is the small one. Who was hit twice there goes on to the main one; so does
-//! who comes back while remembered. This is the authors' present version (libCacheSim's `S3FIFO`,
-//! not `S3FIFOv0`): as long as nothing was thrown out, newcomers go to the main one once the small
-//! one is full.
+//! a block that comes back while it is remembered. This is the authors' present version
+//! (libCacheSim's `S3FIFO`, not `S3FIFOv0`): as long as nothing was thrown out, newcomers go to the
+//! main one once the small one is full.
 
 use flashfront_engine::policy::Spec;
 

@@ -3,7 +3,7 @@
 //!
 //! One slab, a hash index over it, and doubly linked lists whose links are in the entries: to find,
 //! move and remove costs the same however many there are, and nothing is allocated for each. An
-//! entry is in at most one list of each set of links; who moves it names the list that it is in.
+//! entry is in at most one list of each set of links; its mover names the list that it is in.
 
 use std::ops::{Index, IndexMut};
 

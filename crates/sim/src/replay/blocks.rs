@@ -88,7 +88,7 @@ impl fmt::Debug for Blocks {
 }
 
 impl Source {
-    /// For who reads it more than once.
+    /// The blocks, for readers that read them more than once.
     ///
     /// # Errors
     /// If it is none, as a pipe.

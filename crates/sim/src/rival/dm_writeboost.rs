@@ -22,7 +22,7 @@
 //! - Bypass: none. Memory: eight segments (4 MiB), and about 1 % of the cache for its tables (the
 //!   author's figure).
 //!
-//! Not modelled: that who reads what is in the open segment submits nothing else meanwhile
+//! Not modelled: that a reader of the open segment submits nothing else meanwhile
 //! (`fill_payload_by_backing` waits), so such reads are too fast here; the empty first segment;
 //! parts of blocks (everything is whole 4 KiB here); `sync_data_interval`; the superblock's record;
 //! replay; errors.
@@ -97,7 +97,7 @@ enum Tag {
     Missed { number: u64, cells: usize },
     /// A segment is on the cache device.
     Segment,
-    /// The cache device was flushed for those who wait.
+    /// The cache device was flushed for the requests that wait.
     Barrier,
     /// The next segment of a batch is in RAM.
     BatchRead,

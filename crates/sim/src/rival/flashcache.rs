@@ -323,7 +323,7 @@ impl Flashcache {
         (run.block..run.block + run.count).map(place).collect()
     }
 
-    /// A place is no longer busy: who waited for it may try again.
+    /// A place is no longer busy: requests that waited for it may try again.
     fn free(&mut self, place: usize, state: u8, io: &mut Io<Tag>) {
         self.states[place] = state;
         if self.waiting.is_empty() {

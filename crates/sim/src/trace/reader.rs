@@ -177,7 +177,7 @@ impl Reader {
         self.buffer.input_bytes()
     }
 
-    /// Counts what could not be read; that is an error for who wants it to be one.
+    /// Counts what could not be read. With `strict` that is an error.
     fn bad(&mut self, bad: Bad) -> Option<Result<Record, ReadError>> {
         let error = self.strict.then(|| Err(ReadError::Bad(Box::new(bad.clone()))));
         self.over |= self.strict;

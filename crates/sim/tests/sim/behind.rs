@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Destage hurries while reclaim would give up what is dirty, and no longer: once nobody needs
-//! room, who reads from the disk has it.
+//! Destage hurries while reclaim would give up what is dirty, and no longer. Once nobody needs
+//! room, readers have the disk.
 
 use flashfront_device::Rng;
 use flashfront_device::sim::known;

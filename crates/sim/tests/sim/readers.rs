@@ -104,7 +104,7 @@ fn bursts_of_writes_beside_reads_do_not_pile_up() {
     assert!(most < 60, "{most} % of the limit");
 }
 
-/// Old data has a tenth of the disk's time beside who reads the SSD, and all of it in their gaps.
+/// Old data has a tenth of the disk's time beside readers of the SSD, and all of it in their gaps.
 #[test]
 fn old_data_is_destaged_beside_hits_with_measure() {
     let age_ns = 2 * S;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Long streams go past the cache. While the cache device is slow, shorter ones do, too.
 //!
-//! All clients are one task here: requests don't say who asks. A task that mostly asks for long
-//! streams is bypassed from the first bytes of the next.
+//! All clients are one task here, since requests don't name their client. A task that mostly asks
+//! for long streams is bypassed from the first bytes of the next.
 
 use std::collections::VecDeque;
 

@@ -132,7 +132,7 @@ impl Journal {
         }
     }
 
-    /// A stage of the write has ended; when it was the last, who waited for it.
+    /// A stage of the write has ended. Returns those that waited for it, if it was the last stage.
     pub(super) fn step(&mut self, stage: Stage, io: &mut Io<Tag>) -> Vec<Waiter> {
         match stage {
             Stage::Flushed => {

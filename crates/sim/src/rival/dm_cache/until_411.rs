@@ -47,8 +47,8 @@ pub(super) enum Chance {
     Never,
 }
 
-/// Who is cached, and who shall be copied back. Blocks are numbered as on the origin, places as on
-/// the cache device.
+/// A policy says which blocks are cached, and which are copied back. Blocks are numbered as on the
+/// origin, places as on the cache device.
 pub(super) trait Policy {
     /// A request for a block; `whole`: it overwrites all of it.
     fn ask(&mut self, now_ns: u64, block: u64, write: bool, whole: bool, chance: Chance) -> Verdict;
