@@ -180,8 +180,8 @@ impl Client {
     pub fn read_all(&mut self) {
         for origin in 0..self.world.origins.len() {
             let all = self.sectors(origin);
-            for at in (0..all).step_by(256) {
-                self.read(origin, at, 256.min(all - at));
+            for sector in (0..all).step_by(256) {
+                self.read(origin, sector, 256.min(all - sector));
                 self.finish_to(3);
             }
         }

@@ -115,8 +115,8 @@ impl Oracle {
         self.ops.push(Op { start, end: None, failed: false, durable: false, origin });
         let content = special.unwrap_or(Content::Write(op));
         let floor = self.reads.iter().copied().min().unwrap_or(start);
-        for at in sector..sector + sectors {
-            let cell = &mut self.origins[origin][at as usize];
+        for sector in sector..sector + sectors {
+            let cell = &mut self.origins[origin][sector as usize];
             cell.forget(&self.ops, floor);
             if self.remembering {
                 cell.past.push(content);
@@ -167,8 +167,8 @@ impl Oracle {
 
     /// A read failed.
     pub fn abandon_read(&mut self, start: u64) {
-        let at = self.reads.iter().position(|it| *it == start).expect("a read that began");
-        self.reads.swap_remove(at);
+        let nth = self.reads.iter().position(|it| *it == start).expect("a read that began");
+        self.reads.swap_remove(nth);
     }
 
     /// A read that began at `start` returned these bytes.
@@ -178,12 +178,12 @@ impl Oracle {
     pub fn end_read(&mut self, origin: usize, sector: u64, start: u64, bytes: &[u8]) -> Result<(), Violation> {
         self.abandon_read(start);
         let now = self.tick();
-        for (at, bytes) in (sector..).zip(bytes.chunks_exact(SECTOR)) {
-            let found = identify(origin, at, bytes);
-            let cell = &mut self.origins[origin][at as usize];
+        for (sector, bytes) in (sector..).zip(bytes.chunks_exact(SECTOR)) {
+            let found = identify(origin, sector, bytes);
+            let cell = &mut self.origins[origin][sector as usize];
             cell.read(&self.ops, start, now, found, self.forgiving).map_err(|allowed| Violation {
                 origin,
-                sector: at,
+                sector,
                 found,
                 allowed,
             })?;
@@ -199,10 +199,10 @@ impl Oracle {
     pub fn end_map(&mut self, origin: usize, sector: u64, start: u64, holes: &[bool]) -> Result<(), Violation> {
         self.abandon_read(start);
         let now = self.tick();
-        for (at, _) in (sector..).zip(holes).filter(|(_, hole)| **hole) {
-            let (cell, found) = (&mut self.origins[origin][at as usize], Content::Zero);
+        for (sector, _) in (sector..).zip(holes).filter(|(_, hole)| **hole) {
+            let (cell, found) = (&mut self.origins[origin][sector as usize], Content::Zero);
             let read = cell.read(&self.ops, start, now, found, self.forgiving);
-            read.map_err(|allowed| Violation { origin, sector: at, found, allowed })?;
+            read.map_err(|allowed| Violation { origin, sector, found, allowed })?;
         }
         Ok(())
     }

@@ -137,13 +137,13 @@ impl WorldSpec {
         }
     }
 
-    pub(crate) fn origin_disk(&self, at: usize) -> RamSpec {
+    pub(crate) fn origin_disk(&self, nth: usize) -> RamSpec {
         RamSpec {
-            size_bytes: self.origins[at].size_bytes,
-            logical_block_bytes: self.origins[at].logical_block_bytes,
+            size_bytes: self.origins[nth].size_bytes,
+            logical_block_bytes: self.origins[nth].logical_block_bytes,
             latency_ns: self.origin_ns,
             jitter_ns: self.origin_ns,
-            seed: self.seed ^ 0x0419 ^ (at as u64) << 32,
+            seed: self.seed ^ 0x0419 ^ (nth as u64) << 32,
             ..RamSpec::default()
         }
     }

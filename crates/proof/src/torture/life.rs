@@ -227,8 +227,8 @@ impl Life {
     fn crash_at_failure(&mut self, victim: u8) {
         let disk = self.client.world.member_mut(victim).expect("a mirrored world");
         disk.faults.fail_nth(0, Some(Op::Write), DeviceError::Io);
-        let (at, sectors) = self.place(0, 0);
-        let id = self.client.write(0, at, sectors, true);
+        let (sector, sectors) = self.place(0, 0);
+        let id = self.client.write(0, sector, sectors, true);
         self.owners.insert(id, 0);
         let failed = |event: &Event| matches!(event, Event::MemberFailed { .. });
         let mut steps = 0;
@@ -284,9 +284,9 @@ impl Life {
         let restoring = self.owners.values().any(|owner| *owner == OPERATOR);
         if lost.len() > LOST_MAX && !restoring {
             for key in lost {
-                let (origin, at) = (usize::from(key.origin.0), key.block.0 * 8);
-                let sectors = 8.min(self.client.sectors(origin) - at);
-                let id = self.client.write(origin, at, sectors, false);
+                let (origin, sector) = (usize::from(key.origin.0), key.block.0 * 8);
+                let sectors = 8.min(self.client.sectors(origin) - sector);
+                let id = self.client.write(origin, sector, sectors, false);
                 self.owners.insert(id, OPERATOR);
             }
         }
@@ -359,17 +359,17 @@ impl Life {
         let longest = if one_in(&mut self.rng, 2) { 8 } else { sectors_max };
         let sectors = 1 + self.rng.below(longest);
         let sectors = if one_in(&mut self.rng, 3) { sectors.next_multiple_of(8) } else { sectors }.min(all);
-        let at = match self.rng.below(10) {
+        let sector = match self.rng.below(10) {
             0 => all - sectors,
             1 | 2 => self.streams[who],
             3 => self.rng.below(all),
             _ if sequential => self.streams[who],
             _ => self.rng.below(hot_sectors),
         };
-        let at = if one_in(&mut self.rng, 2) { at / 8 * 8 } else { at };
-        let at = if at + sectors > all { all - sectors } else { at };
-        self.streams[who] = at + sectors;
-        (at, sectors)
+        let sector = if one_in(&mut self.rng, 2) { sector / 8 * 8 } else { sector };
+        let sector = if sector + sectors > all { all - sectors } else { sector };
+        self.streams[who] = sector + sectors;
+        (sector, sectors)
     }
 
     fn submit(&mut self, who: usize) {
@@ -378,13 +378,13 @@ impl Life {
         let id = if one_in(&mut self.rng, plan.flush_every) {
             self.client.flush(origin)
         } else {
-            let (at, sectors) = self.place(origin, who);
+            let (sector, sectors) = self.place(origin, who);
             if self.rng.below(100) < plan.reads {
-                self.client.read(origin, at, sectors)
+                self.client.read(origin, sector, sectors)
             } else {
                 let fua = one_in(&mut self.rng, plan.fua_every);
-                let (op, sectors) = self.change(origin, at, sectors, plan.special_every);
-                self.client.change(op, origin, at, sectors, fua)
+                let (op, sectors) = self.change(origin, sector, sectors, plan.special_every);
+                self.client.change(op, origin, sector, sectors, fua)
             }
         };
         self.owners.insert(id, who);
@@ -392,11 +392,11 @@ impl Life {
 
     /// Begins a write, or now and then a discard or write-zeroes. Long ones go another way than
     /// short ones.
-    fn change(&mut self, origin: usize, at: u64, sectors: u64, special_every: u64) -> (RequestOp, u64) {
+    fn change(&mut self, origin: usize, sector: u64, sectors: u64, special_every: u64) -> (RequestOp, u64) {
         if !one_in(&mut self.rng, special_every) {
             return (RequestOp::Write, sectors);
         }
-        let longer = (sectors * 8).min(self.client.sectors(origin) - at);
+        let longer = (sectors * 8).min(self.client.sectors(origin) - sector);
         let sectors = if one_in(&mut self.rng, 2) { sectors } else { longer };
         let op = match self.rng.below(3) {
             0 => RequestOp::Discard,

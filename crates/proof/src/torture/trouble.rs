@@ -39,8 +39,8 @@ pub(super) fn order_on(member: u8, may_rot: bool, rng: &mut Rng, client: &mut Cl
 /// Orders a fault on one of the devices.
 pub(super) fn order(trouble: Trouble, rng: &mut Rng, client: &mut Client) {
     let devices = client.world.origins.len() as u64 + 1;
-    let at = rng.below(devices) as usize;
-    match (trouble, at.checked_sub(1)) {
+    let device = rng.below(devices) as usize;
+    match (trouble, device.checked_sub(1)) {
         (Trouble::None, _) => {}
         (Trouble::CacheLies, _) => {
             let rule = lie(rng, client.world.cache.geometry().size_bytes);

@@ -35,7 +35,7 @@ impl World {
             disk
         };
         let (cache, mirror) = (member(0), spec.mirrored.then(|| member(1)));
-        let origins: Vec<_> = (0..spec.origins.len()).map(|at| fresh_origin(at, spec.origin_disk(at))).collect();
+        let origins: Vec<_> = (0..spec.origins.len()).map(|nth| fresh_origin(nth, spec.origin_disk(nth))).collect();
         let seed = spec.seed;
         let faulty = |disk, nth: u64, limit| Disk::new(Inject::new(disk, Faults::seeded(seed ^ nth << 16)), limit);
         let cache = faulty(cache, 1, spec.cache_limit_ns);
@@ -89,7 +89,7 @@ impl World {
     #[must_use]
     pub fn hung(&self) -> Vec<DeviceId> {
         let members = [(DeviceId::Cache, Some(&self.cache)), (DeviceId::Mirror, self.mirror.as_ref())];
-        let origins = (0..).zip(&self.origins).map(|(at, disk)| (DeviceId::Origin(OriginId(at)), Some(disk)));
+        let origins = (0..).zip(&self.origins).map(|(nth, disk)| (DeviceId::Origin(OriginId(nth)), Some(disk)));
         members
             .into_iter()
             .chain(origins)
@@ -166,11 +166,11 @@ impl World {
     }
 }
 
-fn fresh_origin(at: usize, spec: RamSpec) -> RamDisk {
+fn fresh_origin(origin: usize, spec: RamSpec) -> RamDisk {
     let mut disk = RamDisk::new(spec);
     let mut bytes = [0; SECTOR];
     for sector in 0..spec.size_bytes / SECTOR_BYTES {
-        stamp(at, sector, 0, &mut bytes);
+        stamp(origin, sector, 0, &mut bytes);
         disk.poke(sector * SECTOR_BYTES, &bytes);
     }
     disk
