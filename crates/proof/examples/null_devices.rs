@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the engine itself costs: devices that are done at once, no pump, no sockets.
+//! Measures what the engine itself costs: devices are done at once, and there is no pump and no
+//! socket.
 //!
 //! `cargo x bench engine` runs it. The null devices keep only what the engine reads again: headers
 //! of commits and checkpoints. All payload is the same pattern, so that what a null device "reads"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long a full cache takes to open after a power cut, by size.
+//! Measures how long a full cache takes to open after a power cut, by size.
 //!
 //! A device model in virtual time (3 GB/s, 80 us) holds a cache of one origin four times its size:
 //! three quarters of it are in the checkpoint, the last quarter, the most that may be, is in the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the engine itself makes of a trace, on models of devices in virtual time, beside what `sim
-//! replay` says of it: hits of reads, and blocks written to flash for each access.
+//! Shows what the engine itself makes of a trace, on models of devices in virtual time, beside what
+//! `sim replay` says of it: hits of reads, and blocks written to flash for each access.
 //!
 //! `cargo run --release -p flashfront-sim --example daemon -- [--fraction X]... [--format F]
 //! [--in-flight N] [--disk NAME] [--read-around] [--synthetic PERCENT] FILE...`

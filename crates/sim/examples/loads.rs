@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The collection of loads (`crates/sim/loads.txt`): what is at hand, what policies make of it, and
-//! whether a larger cache is ever worse.
+//! Replays the collection of loads (`crates/sim/loads.txt`): what is at hand, what policies make of
+//! it, and whether a larger cache is ever worse.
 //!
 //! `cargo run --release -p flashfront-sim --example loads -- list|replay|sizes [--side tuned|seen]
 //! [--load NAME]... [--policy P]... [--fraction X]... [--eighth] [--page-cache-blocks N] FOLDER...`

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the log of the daemon's policy holds while a trace is replayed, by what the trace asks for
-//! later: a line eight times in the trace, tabs between.
+//! Shows what the log of the daemon's policy holds while a trace is replayed, by what the trace
+//! asks for later. It prints a line eight times in the trace, with tabs between the figures.
 //!
 //! `cargo run --release -p flashfront-sim --example occupancy -- [--shifted] [--echoes MS]
 //! TRACE FRACTION...`

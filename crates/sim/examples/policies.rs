@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Miss ratios of the policies on traces, and how fast they decide, in CPU time: a line for each
-//! trace, size and policy, tabs between.
+//! Prints miss ratios of the policies on traces, and the processor time of their decisions. There
+//! is a line for each trace, size and policy, with tabs between the figures.
 //!
 //! `cargo run --release -p flashfront-sim --example policies -- [--policy P]... [--fraction X]...
 //! [--format F] [--shifted] [--echoes MS] FILE...`

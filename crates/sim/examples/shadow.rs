@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far the shadow is from a full simulation: what it says at the end of a trace, beside what a
+//! Compares the shadow with a full simulation: what it says at the end of a trace, beside what a
 //! replay of each size counts.
 //!
 //! `cargo run --release -p flashfront-sim --example shadow -- [--disk] [--fraction X] [--page-cache

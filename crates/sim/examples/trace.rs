@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Says what is in traces, and how fast they are read and cut into blocks, in CPU time: a line for
-//! each file.
+//! Says what is in traces, and how fast they are read and cut into blocks, in processor time. There
+//! is a line for each file.
 //!
 //! `cargo run --release -p flashfront-sim --example trace -- [--format F] [--shifted] [--echoes MS]
 //! FILE...`

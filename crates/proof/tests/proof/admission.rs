@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What of the reads is cached, seen from outside: the window, and the budget of writes to the
-//! cache device.
+//! Reads are cached as the window and the budget of writes to the cache device allow, seen from
+//! outside.
 
 use flashfront_device::Rng;
 use flashfront_engine::{BLOCK_BYTES, Counters, Mode, Options, policy};

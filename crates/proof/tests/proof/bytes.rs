@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes of any bytes: what is beside them in their sectors stays, whoever writes there at the
-//! same time.
+//! Writes may have any bytes. What is beside them in their sectors stays, whatever other client
+//! writes there at the same time.
 
 use flashfront_device::sim::Fate;
 use flashfront_engine::{Mode, Options, RequestOp};

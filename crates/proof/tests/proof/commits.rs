@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commits in flight: a device that says of all that it was given at once that it is done has the
-//! next at once.
+//! Commits are in flight at the same time. A device that ends all of them at once is given the next
+//! ones at once.
 
 use flashfront_device::Arena;
 use flashfront_engine::{

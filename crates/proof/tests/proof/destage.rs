@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What destage writes, and when, seen from the origin.
+//! The origin sees what destage writes, and when.
 
 use flashfront_engine::{BLOCK_BYTES, Counters, Mode, Options};
 use flashfront_proof::{Client, OriginSpec, WorldSpec, identify};

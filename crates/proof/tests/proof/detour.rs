@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Past a slow cache device: an origin that fails must not take the cache's hits and writes along.
+//! Reads go past a slow cache device. An origin that fails must not take the cache's hits and
+//! writes along.
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cache device fails: what clients see, what the origin has, what the next start does
-//! (invariant 7).
+//! The cache device fails. These tests say what clients see, what the origin has, and what the next
+//! start does (invariant 7).
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;

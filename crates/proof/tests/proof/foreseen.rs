@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the engine says of a request before it takes that: whether it ends without an answer of an
+//! The engine foresees of a request, before it takes it, whether it ends without an answer of an
 //! origin.
 
 use flashfront_device::Rng;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Devices that hang: what clients see meanwhile, and that what lands late brings nothing old back.
+//! Devices hang. These tests say what clients see meanwhile, and that what lands late brings
+//! nothing old back.
 
 use std::collections::BTreeSet;
 

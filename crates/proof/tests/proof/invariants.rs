@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The invariants of ARCHITECTURE.md, one test of its name each: short, directed lives of a cache.
-//! The random lives in `torture.rs` look for what these don't think of.
+//! Each invariant of ARCHITECTURE.md has a test of its name here: a short, directed life of a
+//! cache. The random lives in `torture.rs` look for what these don't think of.
 
 use flashfront_device::sim::Fate;
 use flashfront_engine::{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads of what is being read from the origin for somebody else: they wait for it, and it is not
-//! read once more. The client's oracle judges what each is answered. That nobody gets what has been
-//! written since is for torture to show, too (canary `joined-void`).
+//! Reads join a read of the origin that is under way for another client: they wait for it, and
+//! nothing is read twice. The client's oracle judges each answer. Torture shows, too, that no
+//! reader gets what has been written since (canary `joined-void`).
 
 use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{BLOCK_BYTES, Counters, DeviceError, Mode, Op, Options};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where holes are: never where something else than zeroes can be read.
+//! A map never shows a hole where anything but zeroes can be read.
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Clean data is on the lead of a mirrored cache only: what the other member lacks is forgotten,
-//! and never looked for there. Of a checksum the index keeps 16 bits at least, which is enough for
-//! rot and not for thousands of blocks that were never written.
+//! Clean data is on the lead of a mirrored cache only. What the other member lacks is forgotten,
+//! and never looked for there. The index keeps at least 16 bits of a checksum. That is enough for
+//! rot, and not for thousands of blocks that were never written.
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;

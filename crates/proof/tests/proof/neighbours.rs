@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading around a miss, seen from outside: neighbours come along from a slow origin, into the
-//! cache while there is room and else into the window, and nobody is worse off for it. That none of
-//! them is ever old is for torture to show (canary `stale-neighbour`).
+//! Neighbours of a miss come along from a slow origin, seen from outside. They go into the cache
+//! while there is room and else into the window, and no client is worse off. Torture shows that
+//! none of them is ever old (canary `stale-neighbour`).
 
 use flashfront_device::sim::Fate;
 use flashfront_engine::{BLOCK_BYTES, Counters, DeviceError, Mode, Op, Options};

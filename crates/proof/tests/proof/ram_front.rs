@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The RAM front, seen from outside: what a client reads again costs the cache device nothing,
-//! within the bound, and a scan does not push it out. That it never serves old bytes is for torture
-//! to show.
+//! The RAM front, seen from outside, answers what a client reads again, at no cost for the cache
+//! device. It keeps its bound, and a scan does not empty it. Torture shows that it never serves old
+//! bytes.
 
 use flashfront_engine::{BLOCK_BYTES, Options};
 use flashfront_proof::{Client, OriginSpec, WorldSpec};

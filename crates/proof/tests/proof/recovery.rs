@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opening after decay: a log that ends before a commit that was durable is not the log's end.
+//! A log that has rotted before a durable commit has not ended there. The opening after that is
+//! tested here.
 
 use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};

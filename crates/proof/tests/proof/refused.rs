@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A part of an origin takes no writes, for good: a thin volume that is full, a bad place of a
-//! disk. What is dirty there stays so, and nothing else is kept from the origin, or from the cache,
-//! by it.
+//! A part of an origin takes no writes, for good: a thin volume that is full, or a bad place of a
+//! disk. What is dirty there stays dirty. Nothing else is kept from the origin or the cache by it.
 
 use flashfront_device::Rng;
 use flashfront_engine::{DeviceError, Mode, Op, Options, Time};

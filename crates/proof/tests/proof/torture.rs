@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A few random lives, always the same ones: `cargo x torture` lives fresh ones by the thousand.
+//! A few random lives are lived, always the same ones. `cargo x torture` lives fresh ones by the
+//! thousand.
 
 use flashfront_proof::torture::{Change, Extra, Plan, live, run};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is written through is in the log before the origin has flushed it: no power cut may leave
-//! it there if the origin has lost it (invariant 3).
+//! A block that is written through is in the log before the origin has flushed it. No power cut may
+//! leave it there if the origin has lost it (invariant 3).
 
 use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every format against its fixture, and what must be true of all of them, whatever the bytes.
+//! Every format reads its fixture. Some things must be true of all formats, whatever the bytes.
 
 mod fixtures;
 mod packed;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loads that are made to hurt our policy, beside an LRU over the same requests.
+//! Loads that are made to hurt our policy run beside an LRU over the same requests.
 
 use std::sync::atomic::AtomicU64;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is advised of traces whose answer is plain.
+//! Traces whose answer is plain get that answer.
 
 use std::fmt::Write;
 use std::fs;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why an SSD is needed, or isn't, of loads whose answer is plain; and when a recording is long
-//! enough to say so.
+//! The advice says why an SSD is needed, or isn't, of loads whose answer is plain. It says when a
+//! recording is long enough for that.
 
 use flashfront_device::Rng;
 use flashfront_device::sim::known;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether the engine, before a disk, holds what a replay of the same requests says that it would.
+//! The engine, before a disk, holds what a replay of the same requests says that it would.
 
 use flashfront_device::Rng;
 use flashfront_device::sim::known;

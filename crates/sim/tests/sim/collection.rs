@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The collection of loads: the list that tools read, and the page of the book that tells of it.
+//! The collection of loads is a list that tools read, and a page of the book. Both say the same.
 
 const LOADS: &str = include_str!("../../loads.txt");
 const PAGE: &str = include_str!("../../../../docs/laboratory/loads.md");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What every policy must keep to, and that those of others miss what the originals miss.
+//! Every policy keeps to the contract, and those of others miss what their originals miss.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who reads cached data is not slowed by the destage of long runs, which could take as much of the
-//! cache device as a disk takes.
+//! Readers of cached data are not slowed by the destage of long runs, which could take as much of
+//! the cache device as a disk takes.
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 use flashfront_engine::{Mode, Options, Time};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Replays of traces: what is counted, on lists so short that it can be counted by hand, and on a
-//! real one.
+//! Replays of traces are counted: on lists so short that they can be counted by hand, and on a real
+//! one.
 
 use std::fs;
 use std::path::{Path, PathBuf};

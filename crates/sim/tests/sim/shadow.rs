@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How near the shadow comes to a full simulation of each size: 2 points of hits, on a real trace
-//! and on made ones.
+//! The shadow comes within 2 points of hits of a full simulation of each size, on a real trace and
+//! on made ones.
 
 use std::ops::Range;
 use std::path::Path;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A real trace through the whole reader: the figures are those that other tools found in it.
+//! A real trace goes through the whole reader. The figures are those that other tools found in it.
 
 use std::collections::HashSet;
 use std::fs::File;

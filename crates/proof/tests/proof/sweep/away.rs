@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Origins that are away, refusing or silent: those of the same cache that aren't notice nothing
+//! Some origins are away, refusing or silent. The other origins of the same cache notice nothing
 //! (ADR 0023).
 
 use flashfront_device::Rng;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bits that rot on the cache device.
+//! Bits rot on the cache device, and clients are never given them.
 
 use flashfront_device::sim::Fate;
 use flashfront_engine::format::{CommitHeader, Entry};

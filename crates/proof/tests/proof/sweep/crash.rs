@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Power cuts: what survives, and in which order. (`cargo x sweep` cuts everywhere.)
+//! Power cuts leave what was flushed, and a prefix of the rest. (`cargo x sweep` cuts everywhere.)
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;

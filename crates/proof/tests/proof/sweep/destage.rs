@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Dirty data: until when it is dirty, how much of it there may be, and that a stop leaves none
-//! behind.
+//! Dirty data stays dirty until the origin has it, keeps its limit, and is gone after a stop.
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;

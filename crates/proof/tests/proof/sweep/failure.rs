@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads that fail. Cache devices that fail for writes: tests/failure.rs.
+//! Reads of the cache device fail. Cache devices that fail for writes: tests/failure.rs.
 
 use flashfront_engine::{DeviceError, Mode, Op};
 use flashfront_proof::Client;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Origins that drop what they fail to flush, and say nothing of it the next time, as Linux' page
-//! cache and disks do.
+//! Fickle origins drop what they fail to flush, and say nothing of it the next time, as Linux's
+//! page cache and disks do.
 
 use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};

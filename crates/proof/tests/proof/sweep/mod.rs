@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The invariants once more, swept: power cuts at every event, every copy rotten, each device
-//! failing, in each mode. `invariants.rs` has one short test of each name; `torture.rs` the random
-//! lives.
+//! The invariants are swept once more: power cuts at every event, every copy rotten, each device
+//! failing, in each mode. `invariants.rs` has one short test for each name; `torture.rs` has the
+//! random lives.
 
 mod away;
 mod corruption;
