@@ -5,7 +5,7 @@
 //! SVG file that suits light and dark pages. Nothing is simulated here. A test holds the picture in
 //! the tree against the data.
 //!
-//! No field of the table is quoted, so lines are split by hand and not by the crate csv: xtask is
+//! No field of the table is quoted, so lines are split by hand and not by the crate csv. xtask is
 //! built before anything else, and has few crates.
 
 use std::fmt::{self, Write};

@@ -3,8 +3,8 @@
 //! them.
 //!
 //! The crate arbitrary takes them from the front of the input. Behind the end all are 0, so every
-//! input means something, and a cut one a prefix of it. Only `below` is ours: a bound of 1 takes a
-//! byte here, too, so that what follows does not depend on how many choices there were.
+//! input means something, and a cut one a prefix of it. Only `below` is ours. Here a bound of 1
+//! takes a byte, too, so what follows does not depend on the number of choices.
 
 use arbitrary::Unstructured;
 

@@ -2,11 +2,11 @@
 //! The oracle knows for each sector what a read may return.
 //!
 //! A sector is a register: a read returns what was there at some moment between its submission and
-//! its answer. A write is ruled out for a read if another write came between the two: it began
-//! after the first had ended, and ended before the read began. A write also *has ended* once a read
-//! has returned it. After a crash a sector holds any write that no durable write has replaced in
-//! this sense. The first read tells for good which write that is. The rule never blames an innocent
-//! engine. It overlooks a few exotic orders of writes that overlap.
+//! its answer. A write is ruled out for a read if another write came between the two. That one
+//! began after the first had ended, and ended before the read began. A write also *has ended* once
+//! a read has returned it. After a crash a sector holds any write that no durable write has
+//! replaced in this sense. The first read tells for good which write that is. The rule never blames
+//! an innocent engine. It overlooks a few exotic orders of writes that overlap.
 
 use std::fmt;
 
@@ -256,8 +256,8 @@ impl Oracle {
         self.origins.iter_mut().flatten().for_each(|cell| cell.killed = None);
     }
 
-    /// The daemon was killed. What it had in RAM is gone, as after a power cut; what the devices
-    /// have in their volatile caches is not, until the power is cut.
+    /// The daemon was killed. What it had in RAM is gone, as after a power cut. What the devices
+    /// have in their volatile caches is there until the power is cut.
     pub fn kill(&mut self) {
         self.crash();
         self.origins.iter_mut().flatten().for_each(|cell| cell.killed = Some(cell.base.clone()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Measures processor time and memory of the shadow where it costs most: one block in 32 is in its
-//! sample, and nearly all of them miss.
+//! Measures processor time and memory of the shadow where it costs most. There, one block in 32 is
+//! in its sample, and nearly all of them miss.
 //!
 //! cargo run --release -p flashfront-sim --example shadow_cost
 

@@ -13,8 +13,8 @@ pub struct Under {
     pub name: &'static str,
     /// `flashfront`, `hdd`, `ssd`, or a rival's name.
     pub(super) runs: &'static str,
-    /// Whether the job was asked by so many threads, each with one request in flight and its share
-    /// of the bytes, where others had that depth. What one thread goes to others go to as well.
+    /// Whether threads asked where others had a depth. Each thread had one request in flight and
+    /// its share of the bytes. What one thread goes to others go to as well.
     pub(super) by_threads: bool,
 }
 

@@ -96,19 +96,19 @@ pub struct Job {
     pub rate_per_s: f64,
     /// The times between arrivals of an open job are exponentially distributed, not equal.
     pub poisson: bool,
-    /// Of an open job: so long requests arrive ...
+    /// The time for which requests of an open job arrive.
     pub on_ns: u64,
-    /// ... and so long they don't. 0 = always on.
+    /// The time for which they don't after that. 0 = always on.
     pub off_ns: u64,
     /// Whether the job doesn't keep the phase going: it ends with the others.
     pub background: bool,
-    /// Whether the job ends by time, and earlier when nothing changes any more: for three times
-    /// [`SETTLED`](super::SETTLED) intervals bytes were the same to one in a hundred, and 999 of
-    /// 1000 blocks were hits, or there is no cache.
+    /// Whether the job ends by time, and earlier when nothing changes any more. That is so when
+    /// bytes were the same to one in a hundred for three times [`SETTLED`](super::SETTLED)
+    /// intervals. And 999 of 1000 blocks were hits, or there is no cache.
     pub settles: bool,
     /// The seed of its random numbers.
     pub seed: u64,
-    /// Which sequence of random requests with this seed, at the same popular places: a job that
+    /// The sequence of random requests with this seed, at the same popular places. A job that
     /// follows another one like it doesn't ask for the same once more.
     pub sequence: u64,
 }

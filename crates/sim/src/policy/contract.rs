@@ -33,13 +33,14 @@ pub struct Changes {
     pub admitted: bool,
     /// The unit was not there but in RAM, which counts as a hit.
     pub waited: bool,
-    /// These no longer are. May include the one asked for, if it was thrown out at once.
+    /// The units that are no longer there. The one asked for is among them if it was thrown out at
+    /// once.
     pub evicted: Vec<u64>,
-    /// So many units more were read from the origin, beside what was missed before; those that
-    /// weren't there wait in RAM.
+    /// The units that were read from the origin beside what was missed. Those that weren't there
+    /// wait in RAM.
     pub brought: u64,
-    /// So many units go to the end of a queue once more. Only of policies whose queues are logs
-    /// themselves.
+    /// The units that go to the end of a queue once more. Only policies whose queues are logs tell
+    /// this.
     pub reinserted: u64,
 }
 
@@ -55,8 +56,8 @@ pub trait Policy: Send {
         false
     }
 
-    /// What its log holds, of a policy that knows: one whose queues are taken for logs without
-    /// holes doesn't, and the log beside another is asked instead.
+    /// What the policy's log holds, if the policy knows. A policy whose queues are taken for logs
+    /// without holes doesn't. For others the log beside them is asked.
     fn occupancy(&self) -> Option<Occupancy> {
         None
     }

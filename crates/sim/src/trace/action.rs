@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A trace of the block layer has several events for each request. The action says which counts.
 
-/// Of events that one request causes, the one that counts as the request (blktrace and blkparse
+/// The event that counts as the request, of those that a request causes (blktrace and blkparse
 /// only).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {

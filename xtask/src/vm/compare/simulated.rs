@@ -2,7 +2,7 @@
 //! The results of the models for the job, and for the same job with other random numbers: so much
 //! of a difference is chance.
 //!
-//! No field of the table is quoted, so lines are split by hand and not by the crate csv: xtask is
+//! No field of the table is quoted, so lines are split by hand and not by the crate csv. xtask is
 //! built before anything else, and has few crates.
 
 use super::counted::Moved;

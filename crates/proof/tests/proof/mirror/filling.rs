@@ -45,8 +45,8 @@ fn await_mirror(client: &mut Client, lacking: u64) {
     assert_eq!(client.world.engine().status().mirror_lacks_blocks, lacking);
 }
 
-/// That a dirty block was taken for lost is no proof that it is: a mirror is not whole without it
-/// while it may still be read (torture, seed 1795802398347).
+/// That a dirty block was taken for lost is no proof that it is. A mirror is not whole without the
+/// block while it may still be read (torture, seed 1795802398347).
 #[test]
 fn a_mirror_that_is_whole_has_what_was_taken_for_lost() {
     for seconds in [0, 2, 10] {
@@ -64,8 +64,8 @@ fn a_mirror_that_is_whole_has_what_was_taken_for_lost() {
     }
 }
 
-/// A block that was copied, and couldn't be read by destage afterwards, is on both devices, or on
-/// the new one at least: it is not lost.
+/// A block was copied, and couldn't be read by destage afterwards. It is on both devices, or on the
+/// new one at least, so it is not lost.
 #[test]
 fn what_a_mirror_has_is_not_lost() {
     for heals in [true, false] {
@@ -148,9 +148,8 @@ fn a_mirror_lacks_nothing_that_was_written_anew() {
     leave(client);
 }
 
-/// A dirty block that couldn't be read while a mirror was filled is on one device only, and the
-/// other has something else in its place. That it can't be read once more is no proof that it is
-/// lost.
+/// A dirty block that couldn't be read while a mirror was filled is on one device only. The other
+/// device has something else in its place. Another failed read is no proof that the block is lost.
 #[test]
 fn a_mirror_that_lacks_a_block_does_not_hide_it() {
     for (readers, destaged) in [(1, false), (2, false), (1, true), (2, true)] {

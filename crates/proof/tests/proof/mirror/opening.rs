@@ -18,8 +18,8 @@ fn a_power_cut_while_a_mirror_is_filled() {
     }
 }
 
-/// A checkpoint's head that reached one device before the power was cut counts from then on, and
-/// the next opening overwrites the area of the one before it (torture, seed 1795808960690).
+/// A checkpoint's head that reached one device before the power was cut counts from then on. The
+/// next opening overwrites the area of the one before it (torture, seed 1795808960690).
 #[test]
 fn power_cuts_while_it_opens_leave_a_checkpoint_on_either_device() {
     let origin = spec().origins[0];
@@ -165,8 +165,8 @@ fn a_log_is_read_from_the_lead_though_its_checkpoint_is_not() {
     }
 }
 
-/// The member that replay reads fails while another lane is done: what only that one had of the
-/// log's end is no part of it, since nobody else has its data (torture, seed 1795810602588).
+/// The member that replay reads fails while another lane is done. What only that member had of the
+/// log's end is no part of the log, since its data is nowhere else (torture, seed 1795810602588).
 #[test]
 fn a_commit_of_a_member_that_fails_during_replay_is_not_taken() {
     const DURABLE: u64 = 32;
@@ -227,7 +227,7 @@ fn a_lead_that_fails_beside_a_new_mirror_is_known_as_failed() {
     assert!(failed_then > 5, "{failed_then}");
 }
 
-/// Both members fail, one after the other, while the cache opens, and then the power: what was
+/// Both members fail, one after the other, while the cache opens, and then the power. What was
 /// whole before is whole after, or it is known that the cache failed.
 #[test]
 fn both_members_may_fail_while_it_opens() {

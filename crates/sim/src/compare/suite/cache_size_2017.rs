@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! This suite measures lvmcache with a cache of 4 GiB and data of 1 to 48 GiB (BitFolk, "A slightly
-//! more realistic look at lvmcache", 2017).
+//! This suite measures lvmcache with a cache of 4 GiB and data of 1 to 48 GiB. The source is
+//! BitFolk, "A slightly more realistic look at lvmcache", 2017.
 //!
 //! The jobs and devices of the suite `lvmcache-2017`, 30 minutes for each size, the cache filled by
 //! the same job before.

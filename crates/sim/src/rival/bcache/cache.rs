@@ -25,17 +25,18 @@ const PATH_NS: u64 = 6_000;
 /// Time for each page of a request. Fitted to reads and writes of 128 KiB, one at a time (352 us,
 /// 285 bare; 399 us, 309 bare).
 const PAGE_NS: u64 = 1_700;
-/// To put a key into the tree: a worker is woken and locks a leaf, against lookups too; a key that
-/// cuts another in two makes two. Fitted to random writes of 4 KiB, one and 32 in flight: 10,796/s
-/// and 22,963/s in 2015. Fitted also to the mix of 8 KiB over cached data: 18,380 and 9,037/s.
+/// The time to put a key into the tree. A worker is woken and locks a leaf, against lookups too. A
+/// key that cuts another in two makes two. Fitted to random writes of 4 KiB, one and 32 in flight:
+/// 10,796/s and 22,963/s in 2015. Fitted also to the mix of 8 KiB over cached data: 18,380 and
+/// 9,037/s.
 const INSERT_NS: u64 = 32_000;
 /// Keys in the one node of a new tree (256 KiB of 24 bytes) before its root is split for the first
 /// time.
 const NODE_KEYS: usize = 10_900;
-/// For so long inserts of read misses fail then. Fitted to the 208 of 8192 MiB that were read again
-/// in 2015, in one piece (the second pass was not slowed by seeks), at 173,236 KB/s; later inserts
-/// hardly failed. That it is a time and no number is a guess: with Linux 6.1 a split among writes
-/// cost the reads after it nothing that showed.
+/// The time for which inserts of read misses fail then. Fitted to the 208 of 8192 MiB that were
+/// read again in 2015, at 173,236 KB/s. They lay in one piece, as the second pass was not slowed by
+/// seeks. Later inserts hardly failed. That it is a time and no number is a guess. With Linux 6.1 a
+/// split among writes cost the reads after it nothing that showed.
 const LOST_NS: u64 = 1_230_000_000;
 /// `cutoff_writeback` and `cutoff_writeback_sync`: more of the cache in use, and writes are no
 /// longer kept dirty.

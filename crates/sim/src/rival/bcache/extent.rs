@@ -7,7 +7,7 @@ pub(super) struct Extent {
     pub(super) len: u32,
     /// The place on the cache device.
     pub(super) place: u32,
-    /// Of the bucket, when it was written.
+    /// The bucket's generation when the extent was written.
     pub(super) generation: u32,
     pub(super) dirty: bool,
 }

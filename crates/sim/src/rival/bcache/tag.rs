@@ -40,8 +40,8 @@ pub(super) enum Tag {
     Pace,
     /// The destaging thread's.
     Thread,
-    /// A dirty extent is to be read from the cache device; is read; is to be written to the origin;
-    /// is written; is known as clean.
+    /// The steps of a dirty extent: it is found, it is read from the cache device. Then it goes to
+    /// the origin, is written there, and is known as clean.
     DirtyFound(u32, Extent),
     DirtyRead(u32, Extent),
     DirtyCopied(u32, Extent),
@@ -60,7 +60,7 @@ pub(super) enum Stage {
 /// Data that goes to the cache device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Store {
-    /// Whose answer waits for it; `None`: a fill after a read miss.
+    /// The request whose answer waits for it; `None`: a fill after a read miss.
     pub(super) number: Option<u64>,
     pub(super) start: u32,
     pub(super) extent: Extent,

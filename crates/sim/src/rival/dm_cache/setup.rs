@@ -3,8 +3,8 @@
 
 use crate::rival::spec::Geometry;
 
-/// The time that a commit takes longer than its I/O on the model of the SSD. Fitted to task 2, in
-/// whose log each promotion keeps the metadata's device busy for 5.68 ms: two flushes of an 850 PRO
+/// The time that a commit takes longer than its I/O on the model of the SSD. Fitted to task 2. In
+/// its log each promotion keeps the metadata's device busy for 5.68 ms, two flushes of an 850 PRO
 /// for the most part.
 pub(super) const COMMIT_NS: u64 = 2_100_000;
 

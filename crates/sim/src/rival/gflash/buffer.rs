@@ -58,7 +58,7 @@ impl Buffer {
         self.used() + blocks <= self.blocks_max
     }
 
-    /// With two batches free the buffer is as good as full: one batch is on its way to the disk,
+    /// With two batches free the buffer is as good as full. One batch is on its way to the disk,
     /// and one is in the disk's cache.
     pub(super) fn is_nearly_full(&self) -> bool {
         self.used() + 2 * self.flush_blocks() > self.blocks_max

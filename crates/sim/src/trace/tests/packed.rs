@@ -79,7 +79,7 @@ fn a_cut_file_is_bad_where_it_ends() {
     }
 }
 
-/// As long as the window, 128 KiB a block, and a checksum: what a decoder must hold back until it
+/// A decoder holds back as much as the window, 128 KiB a block, and a checksum. It must, until it
 /// knows how the frame goes on.
 #[test]
 fn what_a_cut_frame_of_zstd_has_unpacked_is_read() {
