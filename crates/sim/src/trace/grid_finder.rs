@@ -3,7 +3,7 @@
 //!
 //! Before 2008 partitions began at sector 63. There a file system's 4 KiB straddle two blocks of
 //! the disk. In CloudPhysics' public trace four fifths of the requests do. They cost 1.142 M
-//! accesses instead of 1.053 M. Requests begin and end where blocks do, so the sectors where they
+//! instead of 1.053 M accesses. Requests begin and end where blocks do, so the sectors where they
 //! do, modulo 8, tell the phase. Each disk of a trace has its own.
 
 use std::collections::BTreeMap;
