@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
+use flashfront_device::real::is_uri;
 use flashfront_engine::BLOCK_BYTES;
 use flashfront_serve::control::{Client, Command};
 use serde::Serialize;
@@ -67,7 +68,7 @@ impl Mirror {
 impl Add {
     fn run(self) -> anyhow::Result<ExitCode> {
         // The daemon may run in another folder.
-        let device = std::path::absolute(&self.device)?;
+        let device = if is_uri(&self.device) { self.device.clone() } else { std::path::absolute(&self.device)? };
         let mut client = Client::connect(&self.socket.path())?;
         let interrupt = Interrupt::new()?;
         let started = Instant::now();

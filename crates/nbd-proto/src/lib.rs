@@ -10,6 +10,8 @@
 //! WRITE_ZEROES with NO_HOLE and FAST_ZERO, CACHE; block sizes. The source of all numbers is
 //! doc/proto.md of github.com/NetworkBlockDevice/nbd.
 //!
+//! [`uri`] reads the URIs that name an export.
+//!
 //! # Payload
 //!
 //! Payload never goes through this crate. Where it begins, `step` says how many bytes of it are
@@ -126,6 +128,7 @@ pub mod client;
 mod request;
 pub mod server;
 mod sizes;
+pub mod uri;
 pub mod wire;
 
 pub use request::{Ask, Request};

@@ -47,6 +47,7 @@ mod held;
 mod hooks;
 mod leave;
 mod limit;
+mod link;
 mod members;
 mod mirror;
 mod open;

@@ -52,6 +52,11 @@ fn hangs(report: &StatusReport, registry: &mut Registry) {
         let ios = volume.origin_hang.map_or(0, |hang| hang.ios);
         origins.get_or_create(&[("volume", volume.name.clone())]).set(signed(ios));
     }
+    let away = Family::<[(&str, String); 1], Gauge>::default();
+    for volume in &report.volumes {
+        away.get_or_create(&[("volume", volume.name.clone())]).set(i64::from(volume.origin_state == "away"));
+    }
+    registry.register("volume_origin_away", "1 while the connection to the origin's server is lost", away);
     registry.register("volume_origin_hanging_ios", "I/Os that the volume's origin did not answer in time", origins);
 }
 

@@ -15,7 +15,7 @@ mod what_if;
 
 pub use counters::CounterReport;
 pub use latency::{KindReport, LatencyReport, Micros};
-pub use volume::{VolumeFacts, VolumeReport};
+pub use volume::{LinkReport, VolumeFacts, VolumeReport};
 pub use what_if::WhatIfReport;
 
 /// Writes a number with its noun, as in "1 block", "2 blocks".

@@ -8,10 +8,9 @@
 //! (`daemon::compare`). [`Change`] remembers changes that are known by other means.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use flashfront_device::real::{DeviceFile, fingerprint};
+use flashfront_device::real::{DeviceFile, ReadAt, fingerprint};
 use flashfront_engine::OriginId;
 use flashfront_engine::format::OriginRecord;
 
@@ -45,7 +44,7 @@ pub enum Verdict {
 }
 
 /// Tells an origin from others across restarts: by the serial number of a block device, by the
-/// inode of a file.
+/// inode of a file. Empty if nothing does.
 ///
 /// # Errors
 /// The device can't be asked.
@@ -53,10 +52,8 @@ pub fn identity(device: &DeviceFile) -> io::Result<String> {
     if let Some(serial) = &device.identity().serial {
         return Ok(fitted(serial));
     }
-    if device.is_block_device() {
-        return Ok(String::new());
-    }
-    Ok(format!("inode {}", device.file().metadata()?.ino()))
+    // Of an export nothing tells who it is: its content must.
+    Ok(device.inode()?.map(|inode| format!("inode {inode}")).unwrap_or_default())
 }
 
 /// Fits a serial number into a record.
@@ -164,10 +161,24 @@ pub(crate) fn compare_samples(
         return unknown("the state folder has a record of its samples of another opening only");
     }
     let places = record.samples.len();
-    match watched::changed(origin, &record.samples) {
+    match watched::changed(origin.geometry().size_bytes, &mut |at, into| origin.read_at(at, into), &record.samples) {
         Some(offset) => Sampled::Changed { offset },
         None => Sampled::Same { places },
     }
+}
+
+/// The first place of the origin that holds nothing of what the record of this opening allows,
+/// which is kept while it is served. `None` without a record.
+pub(crate) fn first_changed(
+    state: Option<&Path>,
+    id: OriginId,
+    uuid: &[u8; 16],
+    epoch: u64,
+    size_bytes: u64,
+    read: &mut ReadAt<'_>,
+) -> Option<u64> {
+    let record = record::load(state, uuid, id).ok()??;
+    (record.epoch == epoch).then(|| watched::changed(size_bytes, read, &record.samples))?
 }
 
 #[cfg(test)]

@@ -152,6 +152,10 @@ fn volume_head(out: &mut String, volume: &VolumeReport, without_cache: bool) -> 
 
 /// What is wrong with a volume.
 fn volume_alarms(out: &mut String, volume: &VolumeReport) -> Result {
+    if let Some(why) = &volume.away_why {
+        let since = human::span(volume.away_s);
+        entry(out, "AWAY", &format!("{}: the origin's server, for {since}: {why}; tried again for ever", volume.name))?;
+    }
     if let Some(hang) = volume.origin_hang {
         entry(out, "HANGS", &format!("{}: the origin: {}", volume.name, hanging(hang)))?;
     }
@@ -364,7 +368,7 @@ mod tests {
     use flashfront_engine::{MirrorStatus, Mode, OriginId, OriginStatus, Status};
     use flashfront_serve::daemon::OriginErrors;
     use flashfront_serve::latency::{Durations, Kind, Summary};
-    use flashfront_serve::report::{Facts, LostRange, VolumeFacts};
+    use flashfront_serve::report::{Facts, LinkReport, LostRange, VolumeFacts};
 
     use super::*;
 
@@ -425,6 +429,7 @@ last minute        p50         p99     longest      requests
             policy: "gated".to_owned(),
             origin_error: Some("no space left (ENOSPC)".to_owned()),
             origin_hang: None,
+            origin_link: LinkReport::default(),
             failed: OriginErrors { reads: 1, writes: 12_345 },
             durations: Kind::ALL.map(|_| Durations { minute: minute(), ..Durations::default() }),
         };

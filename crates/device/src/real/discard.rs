@@ -23,7 +23,15 @@ const STEP_BYTES: u64 = 1 << 30;
 pub fn discard(device: &DeviceFile, offset: u64, len: u64) -> std::io::Result<bool> {
     let end = offset + len;
     for at in (offset..end).step_by(STEP_BYTES as usize) {
-        match blkdiscard(device.file(), at, (end - at).min(STEP_BYTES)) {
+        let bytes = (end - at).min(STEP_BYTES);
+        if let Some(remote) = device.remote() {
+            if !remote.discard(at, bytes)? {
+                return Ok(false);
+            }
+            continue;
+        }
+        let Some(file) = device.file() else { return Ok(false) };
+        match blkdiscard(file, at, bytes) {
             Ok(()) => {}
             Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS) => return Ok(false),
             Err(errno) => return Err(errno.into()),

@@ -53,6 +53,15 @@ pub enum OpenError {
         /// Which file.
         path: PathBuf,
     },
+    /// A network block device that can't be reached, or can't be used as it is.
+    Nbd {
+        /// Its URI.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        todo: &'static str,
+    },
     /// The size can't be divided into sectors, or there is none.
     Size {
         /// Which file.
@@ -106,6 +115,7 @@ impl fmt::Display for OpenError {
                 "{} is a read-only device; make it writable (blockdev --setrw DEVICE), or name another one",
                 path.display()
             ),
+            Self::Nbd { path, what, todo } => write!(f, "cannot open {}: {what}; {todo}", path.display()),
             Self::Size { path, size_bytes: 0 } => {
                 write!(f, "{} is empty; give it a size first (truncate -s SIZE FILE)", path.display())
             }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An open device: a regular file or a block device, with its geometry, lock and identity.
+//! An open device: a regular file, a block device or an export of an NBD server, with its geometry,
+//! lock and identity.
 //!
 //! It uses O_DIRECT wherever the file system can. So the page cache neither doubles the cache nor
 //! hides what a device really does. Where that can't be (tmpfs), it uses buffered I/O and gives a
@@ -12,12 +13,14 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use flashfront_nbd_proto::uri::Uri;
 use rustix::fs::{OFlags, StatxFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
 use super::error::OpenError;
 use super::holder::who_has;
 use super::lock::{Access, Identity, lock, sysfs};
+use super::nbd::{self, LinkState, LinkWatch, Remote};
 use super::placement::Placement;
 use super::storage::guard::{self, Guard, Refused};
 use super::storage::{Storage, Store};
@@ -33,10 +36,21 @@ const BOUNCE_BYTES: usize = 1 << 20;
 const BUSY_WAIT: Duration = Duration::from_secs(2);
 const BUSY_STEP: Duration = Duration::from_millis(10);
 
+/// Where a device is.
+#[derive(Debug)]
+enum Place {
+    Here {
+        file: File,
+        /// Locks on what lies below.
+        _below: Guard,
+    },
+    Remote(Remote),
+}
+
 /// An open and locked device.
 #[derive(Debug)]
 pub struct DeviceFile {
-    file: File,
+    place: Place,
     path: PathBuf,
     access: Access,
     geometry: Geometry,
@@ -45,18 +59,33 @@ pub struct DeviceFile {
     placement: Placement,
     notice: Option<String>,
     storage: Storage,
-    /// Locks on what lies below.
-    _below: Guard,
 }
 
 impl DeviceFile {
-    /// Opens and locks a regular file or block device.
+    /// Opens and locks a regular file or block device; or connects to an NBD server, if the path is
+    /// a URI. Nothing locks an export.
     ///
     /// # Errors
     /// [`OpenError`]: absent, in use by this path or another one, not a device, of a size that
     /// isn't whole sectors.
     pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
-        asking(path, || Self::open_now(path, access))
+        match path.to_str().filter(|text| Uri::is_uri(text)) {
+            Some(uri) => asking(path, || Self::connect(path, uri, access)),
+            None => asking(path, || Self::open_now(path, access)),
+        }
+    }
+
+    fn connect(path: &Path, uri: &str, access: Access) -> Result<Self, OpenError> {
+        let remote = Remote::open(path, uri, access)?;
+        let storage = remote.storage();
+        let geometry = remote.geometry();
+        let identity = Identity::of_export(&storage, geometry.size_bytes);
+        let notice = (access == Access::Exclusive).then(|| {
+            format!("{uri}: nothing keeps other clients of the server from writing this export: see to that yourself")
+        });
+        let placement = Placement { by_threads: true, places: nbd::PLACES };
+        let (place, path) = (Place::Remote(remote), path.into());
+        Ok(Self { place, path, access, geometry, identity, is_block: false, placement, notice, storage })
     }
 
     fn open_now(path: &Path, access: Access) -> Result<Self, OpenError> {
@@ -82,7 +111,8 @@ impl DeviceFile {
         let geometry = Geometry { size_bytes, logical_block_bytes: direct.unwrap_or(512), rotational };
         let placement = Placement::of(&file, is_block);
         let path = path.into();
-        Ok(Self { file, path, access, geometry, identity, is_block, placement, notice, storage, _below: below })
+        let place = Place::Here { file, _below: below };
+        Ok(Self { place, path, access, geometry, identity, is_block, placement, notice, storage })
     }
 
     /// What it is.
@@ -139,10 +169,52 @@ impl DeviceFile {
         self.notice.as_deref()
     }
 
-    /// The open file.
+    /// The open file; none of an export.
     #[must_use]
-    pub fn file(&self) -> &File {
-        &self.file
+    pub fn file(&self) -> Option<&File> {
+        match &self.place {
+            Place::Here { file, .. } => Some(file),
+            Place::Remote(_) => None,
+        }
+    }
+
+    /// The export, if it is one.
+    pub(super) fn remote(&self) -> Option<&Remote> {
+        match &self.place {
+            Place::Here { .. } => None,
+            Place::Remote(remote) => Some(remote),
+        }
+    }
+
+    /// The link to the server of an export.
+    #[must_use]
+    pub fn link(&self) -> Option<LinkState> {
+        self.remote().map(Remote::link)
+    }
+
+    /// Lets somebody look after the link to the server of an export: once.
+    pub fn watch_link(&self, watch: LinkWatch) {
+        if let Some(remote) = self.remote() {
+            remote.watch(watch);
+        }
+    }
+
+    /// The path without links, or the URI of an export.
+    ///
+    /// # Errors
+    /// As `realpath`.
+    pub fn whole_path(&self) -> io::Result<String> {
+        let path = if self.remote().is_some() { self.path.clone() } else { std::fs::canonicalize(&self.path)? };
+        Ok(path.to_string_lossy().into_owned())
+    }
+
+    /// The inode of a regular file.
+    ///
+    /// # Errors
+    /// As `fstat`.
+    pub fn inode(&self) -> io::Result<Option<u64>> {
+        let Some(file) = self.file().filter(|_| !self.is_block) else { return Ok(None) };
+        Ok(Some(file.metadata()?.ino()))
     }
 
     /// Bytes of a regular file that have no place on their file system yet; 0 of a block device.
@@ -150,7 +222,8 @@ impl DeviceFile {
     /// # Errors
     /// As `fstat`.
     pub fn unallocated_bytes(&self) -> io::Result<u64> {
-        let meta = asking(&self.path, || self.file.metadata())?;
+        let Some(file) = self.file() else { return Ok(0) };
+        let meta = asking(&self.path, || file.metadata())?;
         // In units of 512 bytes, whatever the file system's are (stat(2)).
         Ok(if self.is_block { 0 } else { meta.len().saturating_sub(meta.blocks() * 512) })
     }
@@ -160,7 +233,8 @@ impl DeviceFile {
     /// # Errors
     /// As `fstat`.
     pub fn changed_ns(&self) -> io::Result<Option<u64>> {
-        let meta = asking(&self.path, || self.file.metadata())?;
+        let Some(file) = self.file() else { return Ok(None) };
+        let meta = asking(&self.path, || file.metadata())?;
         let ns = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
         Ok(if self.is_block { None } else { u64::try_from(ns).ok() })
     }
@@ -179,7 +253,10 @@ impl DeviceFile {
             let skip = (at - start) as usize;
             let len = rest.len().min(bounce.len() - skip);
             let whole = (skip + len).next_multiple_of(block as usize);
-            asking(&self.path, || self.file.read_exact_at(&mut bounce[..whole], start))?;
+            asking(&self.path, || match &self.place {
+                Place::Here { file, .. } => file.read_exact_at(&mut bounce[..whole], start),
+                Place::Remote(remote) => remote.read(start, &mut bounce[..whole]),
+            })?;
             let (now, later) = rest.split_at_mut(len);
             now.copy_from_slice(&bounce[skip..skip + len]);
             rest = later;
@@ -206,7 +283,10 @@ impl DeviceFile {
         let mut at = offset;
         for part in data.chunks(bounce.len()) {
             bounce[..part.len()].copy_from_slice(part);
-            asking(&self.path, || self.file.write_all_at(&bounce[..part.len()], at))?;
+            asking(&self.path, || match &self.place {
+                Place::Here { file, .. } => file.write_all_at(&bounce[..part.len()], at),
+                Place::Remote(remote) => remote.write(at, &bounce[..part.len()]),
+            })?;
             at += part.len() as u64;
         }
         Ok(())
@@ -217,7 +297,10 @@ impl DeviceFile {
     /// # Errors
     /// As `fdatasync`.
     pub fn sync(&self) -> io::Result<()> {
-        asking(&self.path, || self.file.sync_data())
+        asking(&self.path, || match &self.place {
+            Place::Here { file, .. } => file.sync_data(),
+            Place::Remote(remote) => remote.flush(),
+        })
     }
 
     /// Flushes as `fsync` does, and a file's time of change with it, which `fdatasync` may leave
@@ -226,7 +309,10 @@ impl DeviceFile {
     /// # Errors
     /// As `fsync`.
     pub fn sync_all(&self) -> io::Result<()> {
-        asking(&self.path, || self.file.sync_all())
+        asking(&self.path, || match &self.place {
+            Place::Here { file, .. } => file.sync_all(),
+            Place::Remote(remote) => remote.flush(),
+        })
     }
 }
 

@@ -71,7 +71,7 @@ pub(super) fn who_has(store: Store) -> Option<String> {
     let locker = found.first().filter(|it| it.locks).map(process);
     let of_kernel = || match store {
         Store::Block { rdev } => mount_of(rdev).or_else(|| device_on(rdev)),
-        Store::File { .. } => None,
+        Store::File { .. } | Store::Export { .. } => None,
     };
     locker.or_else(of_kernel).or_else(|| found.first().map(process))
 }

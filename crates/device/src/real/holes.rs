@@ -25,7 +25,7 @@ impl DeviceFile {
     /// where zeroing fails, it is discarded in another way.
     #[must_use]
     pub fn discard_zeroes(&self) -> bool {
-        !self.is_block_device() && makes_holes(self.file())
+        !self.is_block_device() && self.file().is_some_and(makes_holes)
     }
 }
 

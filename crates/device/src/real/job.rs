@@ -9,7 +9,7 @@
 //!
 //! A job owns what the kernel uses (file and memory chunk), so dropping devices, arena or reactor
 //! in any order leaves the kernel nothing dangling.
-#![expect(unsafe_code, reason = "advances a raw pointer within its buffer")]
+#![expect(unsafe_code, reason = "advances a raw pointer within its buffer, and writes a list there")]
 
 use std::ptr::NonNull;
 use std::sync::{Arc, LazyLock};
@@ -147,6 +147,22 @@ impl Job {
             Way::Map => Step::Map { offset, len, into: self.at, room: self.room },
             Way::WriteZeroes => Step::Write { offset, len: part(ZERO_BYTES), from: NonNull::from(&ZEROES[0]) },
         }
+    }
+
+    /// Whether the range may hold anything afterwards: a discard, not zeroes.
+    pub(super) const fn discards(&self) -> bool {
+        matches!(self.way, Way::PunchDiscard | Way::BlkDiscard)
+    }
+
+    /// Lets `put` write a list of extents of the job's range where the job wants it.
+    pub(super) fn note<E>(&mut self, put: impl FnOnce(&mut [u8], u64) -> Result<(), E>) -> Result<(), E> {
+        if self.way != Way::Map {
+            return Ok(());
+        }
+        // SAFETY: `room` bytes at `at` are in the job's chunk; until the job is done they are its
+        // alone.
+        let into = unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.room as usize) };
+        put(into, self.len)
     }
 
     /// Takes the outcome of the step: how the I/O ended, or `None` if there is a next step.

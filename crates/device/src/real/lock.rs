@@ -97,6 +97,11 @@ impl Identity {
         Ok(Self { size_bytes, serial, store: Store::of_meta(&meta) })
     }
 
+    /// Of an export, whose server tells no serial number. The store is the URI's.
+    pub(super) fn of_export(storage: &super::storage::Storage, size_bytes: u64) -> Self {
+        Self { size_bytes, serial: None, store: storage.top() }
+    }
+
     /// Whether both are one and the same device: also through symbolic and hard links, and through
     /// several nodes in /dev. Valid only while both are open.
     #[must_use]

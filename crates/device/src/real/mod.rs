@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real devices: regular files and block devices, through io_uring or a pool of threads.
+//! Real devices: regular files and block devices, through io_uring or a pool of threads, and exports
+//! of NBD servers.
 //!
 //! A [`Reactor`] belongs to one pump thread and serves all its devices with one ring (or pool)
 //! and one place to wait in. Opening, locks and synchronous helpers are [`DeviceFile`]'s.
@@ -16,6 +17,7 @@ mod holder;
 mod holes;
 mod job;
 mod lock;
+mod nbd;
 mod placement;
 mod reactor;
 mod spin;
@@ -30,6 +32,7 @@ pub use error::OpenError;
 pub use file::DeviceFile;
 pub use fingerprint::{Fingerprint, Sampled, fingerprint, sampled};
 pub use lock::{Access, Identity};
+pub use nbd::{LinkCheck, LinkNews, LinkState, LinkWatch, ReadAt, is_uri};
 pub use reactor::{Prefer, Reactor, ReactorError, RealDevice};
 pub use spin::Spin;
 pub use storage::{Shared, Storage};

@@ -16,6 +16,8 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use flashfront_nbd_proto::uri::Uri;
+
 mod below;
 pub(super) mod guard;
 mod looped;
@@ -29,6 +31,8 @@ pub(super) enum Store {
     File { dev: u64, ino: u64 },
     /// A block device.
     Block { rdev: u64 },
+    /// An export of a server: a hash of its URI.
+    Export { uri: u64 },
 }
 
 impl Store {
@@ -75,6 +79,9 @@ impl Storage {
     /// Finds the storage behind a path; `None` if there is no file or block device.
     #[must_use]
     pub fn behind(path: &Path) -> Option<Self> {
+        if let Some(uri) = path.to_str().filter(|text| Uri::is_uri(text)) {
+            return Some(Self::of_uri(&uri.parse().ok()?));
+        }
         let meta = std::fs::metadata(path).ok()?;
         let is_device = meta.is_file() || meta.file_type().is_block_device();
         is_device.then(|| Self::of(Store::of_meta(&meta), path, &Sys::default()))
@@ -83,6 +90,20 @@ impl Storage {
     fn of(store: Store, name: &Path, sys: &Sys) -> Self {
         let top = Level { store, name: name.into(), from: 0, to: u64::MAX, exact: true, under_loop: false };
         Self { levels: below::levels(top, sys) }
+    }
+
+    /// Names the storage behind an export, of which nothing more is known. Two URIs that differ may name the same export.
+    pub(super) fn of_uri(uri: &Uri) -> Self {
+        let name = uri.to_string();
+        let hash = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, name.as_bytes());
+        let store = Store::Export { uri: hash };
+        let level = Level { store, name: name.into(), from: 0, to: u64::MAX, exact: true, under_loop: false };
+        Self { levels: vec![level] }
+    }
+
+    /// Returns the device itself.
+    pub(super) fn top(&self) -> Store {
+        self.levels[0].store
     }
 
     /// Finds the bytes that this and the other device both use, if there are any.

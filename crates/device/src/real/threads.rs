@@ -22,6 +22,7 @@ use rustix::io::Errno;
 
 use super::discard::blkdiscard;
 use super::extents;
+use super::file::DeviceFile;
 use super::job::{Job, Step};
 use crate::Done;
 
@@ -36,6 +37,8 @@ pub(super) struct Threads {
     ended: Arc<Ended>,
     /// The queues, by the number of the device.
     queues: BTreeMap<u32, Arc<Queue>>,
+    /// Devices whose jobs are done by a thread of theirs.
+    remotes: BTreeMap<u32, Arc<DeviceFile>>,
     /// Jobs that were given and not fetched.
     in_flight: usize,
     /// Jobs under way are not waited for at the end.
@@ -44,7 +47,7 @@ pub(super) struct Threads {
 
 /// A job that is done.
 #[derive(Debug)]
-struct Ended {
+pub(super) struct Ended {
     done: Mutex<Vec<(u32, Done)>>,
     /// Readable while `done` is not empty.
     wake: OwnedFd,
@@ -80,7 +83,7 @@ impl Threads {
     pub(super) fn new() -> io::Result<Self> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let ended = Arc::new(Ended { done: Mutex::default(), wake });
-        Ok(Self { ended, queues: BTreeMap::new(), in_flight: 0, abandoned: false })
+        Ok(Self { ended, queues: BTreeMap::new(), remotes: BTreeMap::new(), in_flight: 0, abandoned: false })
     }
 
     /// Readable while there is something to [`Threads::reap`].
@@ -90,12 +93,18 @@ impl Threads {
 
     pub(super) fn start(&mut self, jobs: impl Iterator<Item = Job>) {
         for job in jobs {
+            self.in_flight += 1;
+            let file = Arc::clone(&job.file);
+            if let Some(remote) = file.remote() {
+                self.remotes.entry(job.device).or_insert_with(|| Arc::clone(&file));
+                remote.submit(job, &self.ended);
+                continue;
+            }
             let queue = self.queues.entry(job.device).or_insert_with(|| {
                 let ended = Arc::clone(&self.ended);
                 Arc::new(Queue { todo: Mutex::default(), changed: Condvar::new(), ended })
             });
             queue.push(job);
-            self.in_flight += 1;
         }
     }
 
@@ -107,6 +116,15 @@ impl Threads {
     pub(super) fn close(&mut self, device: u32) {
         if let Some(queue) = self.queues.remove(&device) {
             queue.stop();
+        }
+        if let Some(file) = self.remotes.remove(&device) {
+            self.forget(&file);
+        }
+    }
+
+    fn forget(&self, file: &DeviceFile) {
+        if let Some(remote) = file.remote() {
+            remote.forget(&self.ended);
         }
     }
 
@@ -150,6 +168,7 @@ impl Drop for Threads {
             locked(&queue.todo).jobs.clear();
             queue.stop();
         }
+        self.remotes.values().for_each(|file| self.forget(file));
         if !self.abandoned {
             self.queues.values().for_each(|queue| queue.wait_for_workers());
         }
@@ -226,7 +245,8 @@ impl Drop for Worker<'_> {
 }
 
 impl Ended {
-    fn push(&self, job: Job, result: Result<(), DeviceError>) {
+    /// Tells of the end of a job.
+    pub(super) fn push(&self, job: Job, result: Result<(), DeviceError>) {
         let entry = (job.device, Done { token: job.token, result });
         // File and memory are let go of before the end is told.
         drop(job);
@@ -251,7 +271,7 @@ fn run(job: &mut Job) -> Result<(), DeviceError> {
 
 /// Carries out the job's step, waiting for it.
 fn perform(job: &Job) -> Result<u32, Errno> {
-    let file = job.file.file();
+    let file = job.file.file().ok_or(Errno::NXIO)?;
     match job.step() {
         Step::Read { offset, len, to } => {
             // SAFETY: `len` bytes at `to` are in the job's chunk; until the job is done they are

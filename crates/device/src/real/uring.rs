@@ -112,7 +112,7 @@ impl Uring {
 
     /// Registers a device's file, if the kernel agrees; says whether.
     pub(super) fn register(&mut self, device: u32, file: &DeviceFile) -> bool {
-        self.files && device < FILES_MAX && self.update_file(device, file.file().as_raw_fd())
+        self.files && device < FILES_MAX && file.file().is_some_and(|it| self.update_file(device, it.as_raw_fd()))
     }
 
     /// A device gives no more jobs.
@@ -176,7 +176,9 @@ impl Uring {
             Step::Read { len, .. } | Step::Write { len, .. } => u64::from(len),
             _ => 0,
         };
-        let (fd, fixed) = (job.file.file().as_raw_fd(), job.fixed_file.then_some(job.device));
+        // A device without a file is done by a thread.
+        let fd = job.file.file().map_or(-1, AsRawFd::as_raw_fd);
+        let fixed = job.fixed_file.then_some(job.device);
         let buffer = chunk.and_then(|(number, chunk)| self.registered(number, &chunk, bytes));
         self.push(&entry(step, fixed, fd, buffer).user_data(u64::from(number)));
     }

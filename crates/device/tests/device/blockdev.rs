@@ -155,7 +155,7 @@ fn files_on_4096_byte_sectors() {
             odd.write_at(4 << 20, &[7; 512]).unwrap();
             let mut bytes = [0; 512];
             odd.read_at(4 << 20, &mut bytes).unwrap();
-            assert_eq!((bytes, odd.file().metadata().unwrap().len()), ([7; 512], (4 << 20) + 512));
+            assert_eq!((bytes, odd.file().unwrap().metadata().unwrap().len()), ([7; 512], (4 << 20) + 512));
         }
     });
 }

@@ -84,7 +84,7 @@ fn the_offline_helpers_take_any_range() {
         let error = device.write_at(offset, &vec![0; len]).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{len} bytes at {offset}");
     }
-    assert_eq!(device.file().metadata().unwrap().len(), 4 << 20);
+    assert_eq!(device.file().unwrap().metadata().unwrap().len(), 4 << 20);
 }
 
 #[test]

@@ -102,6 +102,8 @@ pub mod export_flag {
     pub const SEND_FUA: u16 = 1 << 3;
     /// TRIM can be sent.
     pub const SEND_TRIM: u16 = 1 << 5;
+    /// The export has a head to move: what is read in order is read fast.
+    pub const ROTATIONAL: u16 = 1 << 4;
     /// WRITE_ZEROES can be sent.
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
     /// The flag DF can be sent.

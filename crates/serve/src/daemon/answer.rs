@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Answers the operator's calls, which come over the control socket and the HTTP port.
 
-use std::path::Path;
 use std::sync::mpsc::Sender;
 
+use flashfront_device::real::{DeviceFile, is_uri};
 use flashfront_engine::{Control, DeviceId, Input, OriginStatus, Status};
 
 use super::mirror::{Cache, NewMirror};
 use super::open::member_id;
 use super::set::{Changes, set};
-use super::{Daemon, OriginErrors, hangs};
+use super::{Daemon, OriginErrors, hangs, link};
 use crate::control::{CONNECTIONS_MAX, Command, Response};
 use crate::http::ASKING_MAX;
 use crate::report::{Facts, StatusReport, VolumeFacts, counted};
@@ -138,7 +138,7 @@ impl Daemon<'_> {
             lanes: if self.config.without_cache { 0 } else { u64::from(self.pump.engine().superblock().lanes) },
             request_buffer_bytes: self.pump.buffer_bytes().saturating_sub(engine),
             opening: self.ready.is_none(),
-            members: [0, 1].map(|number| self.held.member(number).map(|file| whole(file.path()))),
+            members: [0, 1].map(|number| self.held.member(number).map(|file| whole(file))),
             lead: self.pump.engine().superblock().pairing.lead,
             without_cache: self.config.without_cache,
             member_hangs: [0, 1].map(|number| hangs::report(&self.pump, member_id(number))),
@@ -149,12 +149,13 @@ impl Daemon<'_> {
         let policy = if self.config.without_cache { "none" } else { &self.config.policy.name };
         VolumeFacts {
             name: self.config.volumes[at].name.clone(),
-            origin_path: whole(self.held.origins()[at].path()),
+            origin_path: whole(&self.held.origins()[at]),
             uris: self.uris.get(at).cloned().unwrap_or_default(),
             durability: self.config.policy.durability.name().to_owned(),
             policy: policy.to_owned(),
             origin_error: status.origins.get(at).and_then(|origin| self.refused(origin, status)),
             origin_hang: status.origins.get(at).and_then(|it| hangs::report(&self.pump, DeviceId::Origin(it.id))),
+            origin_link: link::report(&self.held.origins()[at]),
             failed: status.origins.get(at).map_or_else(OriginErrors::default, |it| self.origin_errors.of(it.id)),
             durations: self.pump.durations(self.pump.engine().superblock().origins[at].id),
         }
@@ -162,7 +163,11 @@ impl Daemon<'_> {
 }
 
 /// A path that means the same to a reader in another folder.
-fn whole(path: &Path) -> String {
+fn whole(device: &DeviceFile) -> String {
+    let path = device.path();
+    if is_uri(path) {
+        return path.display().to_string();
+    }
     std::path::absolute(path).as_deref().unwrap_or(path).display().to_string()
 }
 

@@ -21,7 +21,7 @@ use super::members::{self, Members};
 use super::mirror::NewMirror;
 use super::open::attach;
 use super::opened::Opened;
-use super::{Daemon, buffers, compare};
+use super::{Daemon, buffers, compare, link};
 use crate::config::Config;
 use crate::control::ControlCall;
 use crate::failure;
@@ -74,6 +74,7 @@ pub(super) fn begin<'a>(
         tracing::warn!("{notice}");
     }
     let backend = reactor.backend_name();
+    link::look_after(config, &members, &origins, &superblock);
     let devices = attach(config, reactor, &members, &origins, &superblock, watches, hooks)?;
     let pump = Pump::new(engine, arena, devices, poll, calls);
     let (started, stop) = (Instant::now(), hooks.stop.clone());

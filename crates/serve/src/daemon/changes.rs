@@ -28,7 +28,7 @@ pub(super) fn find(
 ) -> Result<Vec<Change>, ServeError> {
     let who = || failed(format!("{}: who it is", origin.path().display()));
     let identity = stale::identity(origin).map_err(who())?;
-    let path = std::fs::canonicalize(origin.path()).map_err(who())?.to_string_lossy().into_owned();
+    let path = origin.whole_path().map_err(who())?;
     let (record, uuid) = (&superblock.origins[at], uuid_text(&superblock.uuid));
     Ok(stale::remembered(config.state.as_deref(), &identity, Some(&path), record, &uuid)?)
 }

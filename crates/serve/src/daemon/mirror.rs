@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 
-use flashfront_device::real::{Access, DeviceFile, OpenError, watched};
+use flashfront_device::real::{Access, DeviceFile, OpenError, is_uri, watched};
 use flashfront_engine::{Control, Input, MirrorStatus};
 
 use super::error::ServeError;
 use super::held::Held;
 use super::open::{member_id, patient};
+use super::link;
 use super::stop::StopHandle;
 use crate::config::{Config, Size};
 use crate::control::Response;
@@ -148,7 +149,7 @@ impl Cache<'_> {
         if busy {
             return Err(MirrorError::Busy);
         }
-        if path.is_relative() {
+        if path.is_relative() && !is_uri(path) {
             return Err(MirrorError::Relative(path.to_owned()));
         }
         // The device that failed may be the very device that comes back: its lock must go first.
@@ -177,6 +178,7 @@ impl Cache<'_> {
         if let Some(notice) = file.notice() {
             tracing::warn!("{notice}");
         }
+        link::look_after_member(&file);
         // The new device has the timeout of the mirror, whichever member is the lead now.
         let timeout = self.config.timeout_of_mirror();
         let device = self.pump.devices().reactor().attach(Arc::clone(&file));

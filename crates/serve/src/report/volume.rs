@@ -8,6 +8,17 @@ use super::{HangReport, LatencyReport};
 use crate::latency::{Cumulative, Durations, Kind};
 use crate::origin_errors::OriginErrors;
 
+/// The link to the server of a network volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkReport {
+    /// Seconds since the connection was lost; `None` while there is one.
+    pub away_s: Option<u64>,
+    /// Why there is none.
+    pub why: Option<String>,
+    /// How often the connection was lost and made again.
+    pub reconnects: u64,
+}
+
 /// Facts of a volume that the daemon knows and the engine does not.
 #[derive(Clone, Debug, Default)]
 pub struct VolumeFacts {
@@ -25,6 +36,8 @@ pub struct VolumeFacts {
     pub origin_error: Option<String>,
     /// How its origin hangs.
     pub origin_hang: Option<HangReport>,
+    /// The link to its origin's server.
+    pub origin_link: LinkReport,
     /// I/Os of its origin that failed.
     pub failed: OriginErrors,
     /// How long its requests take, in the order of [`Kind::ALL`](crate::latency::Kind::ALL).
@@ -61,6 +74,18 @@ pub struct VolumeReport {
     /// How its origin hangs, if it does.
     #[serde(default)]
     pub origin_hang: Option<HangReport>,
+    /// `up`, or `away`: the connection to its origin's server is lost, and made again.
+    #[serde(default)]
+    pub origin_state: String,
+    /// Seconds since the connection to its origin's server was lost; 0 while there is one.
+    #[serde(default)]
+    pub away_s: u64,
+    /// Why there is no connection to its origin's server.
+    #[serde(default)]
+    pub away_why: Option<String>,
+    /// How often the connection to its origin's server was lost and made again, since the start.
+    #[serde(default)]
+    pub reconnects: u64,
     /// Reads of its origin that failed, since the start.
     #[serde(default)]
     pub origin_read_errors: u64,
@@ -84,8 +109,18 @@ pub struct VolumeReport {
 
 impl VolumeReport {
     pub(super) fn new(origin: &OriginStatus, facts: VolumeFacts) -> Self {
-        let VolumeFacts { name, origin_path, uris, durability, policy, origin_error, origin_hang, failed, durations } =
-            facts;
+        let VolumeFacts {
+            name,
+            origin_path,
+            uris,
+            durability,
+            policy,
+            origin_error,
+            origin_hang,
+            origin_link,
+            failed,
+            durations,
+        } = facts;
         Self {
             name,
             origin_path,
@@ -97,6 +132,10 @@ impl VolumeReport {
             blocks_dirty: origin.blocks_dirty,
             origin_error,
             origin_hang,
+            origin_state: if origin_link.away_s.is_some() { "away" } else { "up" }.to_owned(),
+            away_s: origin_link.away_s.unwrap_or(0),
+            away_why: origin_link.why,
+            reconnects: origin_link.reconnects,
             origin_read_errors: failed.reads,
             origin_write_errors: failed.writes,
             read_bytes: durations[Kind::Hit as usize].bytes + durations[Kind::Miss as usize].bytes,

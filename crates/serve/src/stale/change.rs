@@ -96,7 +96,7 @@ pub(crate) fn remember(
     how: How,
     settled: Vec<String>,
 ) -> io::Result<Change> {
-    let path = fs::canonicalize(origin.path())?.to_string_lossy().into_owned();
+    let path = origin.whole_path()?;
     let (identity, size_bytes) = (identity(origin)?, origin.geometry().size_bytes);
     // A record that counts only without doubt must not replace a record that counts in doubt, too.
     let certain = if how == How::ServedWithAnotherCache { "\0another" } else { "" };

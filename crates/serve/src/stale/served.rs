@@ -59,7 +59,7 @@ pub(crate) fn served_by(state: Option<&Path>, origin: &DeviceFile) -> Result<Opt
 /// # Errors
 /// Without a state folder, or when it can't be written.
 pub(crate) fn remember_served(state: Option<&Path>, origin: &DeviceFile, cache: &str, epoch: u64) -> io::Result<()> {
-    let path = fs::canonicalize(origin.path())?.to_string_lossy().into_owned();
+    let path = origin.whole_path()?;
     let at = now();
     let served = Served { origin: path, cache: cache.to_owned(), epoch, at };
     state::write(state, &name(origin)?, serde_json::to_string(&served)?).map(drop)
@@ -70,7 +70,7 @@ fn name(origin: &DeviceFile) -> io::Result<String> {
     // The inode of a file is one of its file system's only.
     let path = match origin.identity().serial {
         Some(_) => String::new(),
-        None => fs::canonicalize(origin.path())?.to_string_lossy().into_owned(),
+        None => origin.whole_path()?,
     };
     let key = format!("{identity}\0{size_bytes}\0{path}");
     Ok(format!("{:016x}.served", crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, key.as_bytes())))

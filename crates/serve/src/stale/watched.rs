@@ -12,7 +12,7 @@ use std::io;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 
-use flashfront_device::real::DeviceFile;
+use flashfront_device::real::{DeviceFile, ReadAt};
 use flashfront_device::{Arena, Device, DeviceIo, Done, Geometry, Hang};
 use flashfront_engine::{Memory, Op, OriginId, Span, Time, Token};
 
@@ -136,8 +136,7 @@ fn take(origin: &DeviceFile) -> io::Result<Vec<(Sample, bool)>> {
 }
 
 /// Finds the first place that holds nothing of what the record allows.
-pub(super) fn changed(origin: &DeviceFile, samples: &[Sample]) -> Option<u64> {
-    let size = origin.geometry().size_bytes;
+pub(super) fn changed(size: u64, read: &mut ReadAt<'_>, samples: &[Sample]) -> Option<u64> {
     // Read by runs of neighbours.
     let is_next = |one: &Sample, next: &Sample| one.offset + u64::from(one.len) == next.offset;
     for run in samples.chunk_by(is_next) {
@@ -149,7 +148,7 @@ pub(super) fn changed(origin: &DeviceFile, samples: &[Sample]) -> Option<u64> {
             }
             let mut bytes = vec![0; (end - start) as usize];
             // A bad sector proves nothing.
-            if origin.read_at(start, &mut bytes).is_err() {
+            if read(start, &mut bytes).is_err() {
                 continue;
             }
             for it in part {

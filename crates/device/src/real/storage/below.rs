@@ -105,7 +105,7 @@ fn partition(level: &Level, folder: &Path, sys: &Sys) -> Option<Level> {
 fn file(level: &Level, backing: Backing, sys: &Sys) -> Option<Level> {
     let name = match backing.store? {
         Store::Block { rdev } => sys.node(rdev),
-        Store::File { .. } => backing.path,
+        Store::File { .. } | Store::Export { .. } => backing.path,
     };
     let end = backing.offset.saturating_add(backing.len.unwrap_or(u64::MAX));
     let (from, to) = moved(level, backing.offset, end);

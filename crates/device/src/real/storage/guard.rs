@@ -60,7 +60,7 @@ pub(in crate::real) fn lock_below(storage: &Storage, access: Access) -> Result<G
             Store::File { .. } => lock_file(level, access),
             Store::Block { rdev } if level.under_loop => lock_block(level, rdev, access),
             // The kernel's own claims do it.
-            Store::Block { .. } => Ok(None),
+            Store::Block { .. } | Store::Export { .. } => Ok(None),
         };
         match locked {
             Ok(file) => held.extend(file),
@@ -77,7 +77,7 @@ pub(in crate::real) fn check_beside(storage: &Storage, access: Access) -> Result
     let sys = Sys::default();
     let dev = storage.levels.iter().find_map(|level| match level.store {
         Store::File { dev, .. } => Some(dev),
-        Store::Block { .. } => None,
+        Store::Block { .. } | Store::Export { .. } => None,
     });
     for rdev in looped::attached(&sys, dev).into_iter().filter(|rdev| !storage.has(*rdev)) {
         let device = sys.node(rdev);

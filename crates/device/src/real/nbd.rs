@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A network block device: the export of an NBD server, as a device.
+//!
+//! Each has a thread of its own that waits for sockets (ADR 0046). The reactor hands it jobs as it
+//! hands them to threads for devices that sleep, and hears of their end in the same way. A server
+//! that goes away is connected to again, for ever; meanwhile jobs wait. Whoever can't wait so long
+//! has [`crate::wrap::Patience`].
+
+mod dial;
+mod line;
+mod link;
+mod session;
+mod stream;
+mod task;
+#[cfg(feature = "tls")]
+mod tls;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use flashfront_nbd_proto::Ask;
+use flashfront_nbd_proto::client::ExportInfo;
+use flashfront_nbd_proto::uri::Uri;
+use flashfront_nbd_proto::wire::export_flag;
+use rustix::event::EventfdFlags;
+use rustix::io::Errno;
+
+pub use link::{LinkCheck, LinkNews, LinkState, LinkWatch, ReadAt};
+
+use super::aligned::AlignedBuf;
+use super::error::OpenError;
+use super::job::Job;
+use super::lock::Access;
+use super::storage::Storage;
+use super::threads::Ended;
+use crate::Geometry;
+use dial::{DialError, Server};
+use line::Line;
+use session::{Refused, Session};
+use task::{Call, Task};
+
+/// The largest unit that the engine can address.
+const BLOCK_BYTES_MAX: u32 = 4096;
+/// I/Os that a server is given at a time.
+pub(super) const PLACES: usize = 128;
+/// Whoever waits for a call waits so long. A server that is away so long is an error then.
+const CALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// Whether a path is the URI of a device on another machine, or behind another program.
+#[must_use]
+pub fn is_uri(path: &Path) -> bool {
+    path.to_str().is_some_and(Uri::is_uri)
+}
+
+/// What is brought to the thread.
+#[derive(Debug, Default)]
+struct Inbox {
+    tasks: Vec<Task>,
+    dialed: Option<Result<Vec<Line>, Refused>>,
+    /// Nobody waits for the tasks of these any more.
+    forgotten: Vec<Arc<Ended>>,
+    stopping: bool,
+}
+
+/// What the thread shares with those who order.
+#[derive(Debug)]
+struct Shared {
+    inbox: Mutex<Inbox>,
+    /// Readable when there is something in the inbox.
+    wake: OwnedFd,
+    link: Mutex<LinkState>,
+    watch: OnceLock<LinkWatch>,
+}
+
+impl Shared {
+    fn give(&self, put: impl FnOnce(&mut Inbox)) {
+        put(&mut locked(&self.inbox));
+        // Fails only if the counter is at 2^64 - 2.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    fn take(&self) -> Inbox {
+        // Nothing to read: nothing was brought.
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        let mut inbox = locked(&self.inbox);
+        let stopping = inbox.stopping;
+        Inbox { stopping, ..std::mem::take(&mut *inbox) }
+    }
+
+    fn link(&self) -> MutexGuard<'_, LinkState> {
+        locked(&self.link)
+    }
+
+    fn tell(&self, news: &LinkNews) {
+        if let Some(watch) = self.watch.get() {
+            (watch.told)(news);
+        }
+    }
+}
+
+/// All changes under these locks are single assignments.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An open export.
+#[derive(Debug)]
+pub(super) struct Remote {
+    shared: Arc<Shared>,
+    info: ExportInfo,
+    geometry: Geometry,
+    storage: Storage,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Remote {
+    /// Connects. Gives up after some seconds.
+    pub(super) fn open(path: &Path, uri: &str, access: Access) -> Result<Self, OpenError> {
+        let uri: Uri = uri.parse().map_err(|error: flashfront_nbd_proto::uri::UriError| OpenError::Nbd {
+            path: path.into(),
+            what: error.what,
+            todo: error.todo,
+        })?;
+        let storage = Storage::of_uri(&uri);
+        let server = Server::of(uri).map_err(|error| error.of(path))?;
+        let first = server.dial().map_err(|error| error.of(path))?;
+        let info = first.info();
+        let geometry = geometry_of(&info, access).map_err(|error| error.of(path))?;
+        let further = server.dial_further(&info);
+        let failed = |doing| move |error| OpenError::Io { path: path.into(), doing, error };
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let wake = wake.map_err(|errno| failed("make an eventfd for")(errno.into()))?;
+        let shared = Arc::new(Shared { inbox: Mutex::default(), wake, link: Mutex::default(), watch: OnceLock::new() });
+        let lines = std::iter::once(first).chain(further).collect();
+        let session = Session::new(Arc::clone(&shared), Arc::new(server), (geometry, access), lines);
+        let thread = std::thread::Builder::new().name("nbd".to_owned()).spawn(move || session.run());
+        let thread = Some(thread.map_err(failed("start a thread for"))?);
+        Ok(Self { shared, info, geometry, storage, thread })
+    }
+
+    /// What lies behind it, as far as can be known.
+    pub(super) fn storage(&self) -> Storage {
+        self.storage.clone()
+    }
+
+    pub(super) const fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Takes a job; `ended` is told of its end.
+    pub(super) fn submit(&self, job: Job, ended: &Arc<Ended>) {
+        let task = Task::Job { job: Box::new(job), ended: Arc::clone(ended), done: 0 };
+        self.shared.give(|inbox| inbox.tasks.push(task));
+    }
+
+    /// Drops the jobs that are not under way, of which nobody will hear.
+    pub(super) fn forget(&self, ended: &Arc<Ended>) {
+        self.shared.give(|inbox| {
+            inbox.tasks.retain(|task| !task.is_of(ended));
+            inbox.forgotten.push(Arc::clone(ended));
+        });
+    }
+
+    /// The link, as it is now.
+    pub(super) fn link(&self) -> LinkState {
+        self.shared.link().clone()
+    }
+
+    /// Lets somebody look after the link: once.
+    pub(super) fn watch(&self, watch: LinkWatch) {
+        let _ = self.shared.watch.set(watch);
+    }
+
+    /// Reads whole blocks, at once.
+    pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let memory = self.call(Ask::READ, offset, into.len() as u64, AlignedBuf::new(into.len()))?;
+        into.copy_from_slice(&memory[..into.len()]);
+        Ok(())
+    }
+
+    /// Writes whole blocks, at once.
+    pub(super) fn write(&self, offset: u64, from: &[u8]) -> io::Result<()> {
+        let mut memory = AlignedBuf::new(from.len());
+        memory[..from.len()].copy_from_slice(from);
+        self.call(Ask::Write, offset, from.len() as u64, memory).map(drop)
+    }
+
+    /// Makes durable what was written. An export that takes no writes has nothing to be flushed.
+    pub(super) fn flush(&self) -> io::Result<()> {
+        if self.info.read_only() {
+            return Ok(());
+        }
+        self.call(Ask::Flush, 0, 0, AlignedBuf::new(0)).map(drop)
+    }
+
+    /// Discards whole blocks, at most 1 GiB; says whether the server can.
+    pub(super) fn discard(&self, offset: u64, bytes: u64) -> io::Result<bool> {
+        if !self.info.can(export_flag::SEND_TRIM) {
+            return Ok(false);
+        }
+        self.call(Ask::Trim, offset, bytes, AlignedBuf::new(0)).map(|_| true)
+    }
+
+    fn call(&self, ask: Ask, offset: u64, bytes: u64, memory: AlignedBuf) -> io::Result<AlignedBuf> {
+        let (answer, answers) = channel();
+        let call = Call { ask, offset, bytes, memory, answer };
+        self.shared.give(|inbox| inbox.tasks.push(Task::Call(Box::new(call))));
+        match answers.recv_timeout(CALL_LIMIT) {
+            Ok((result, memory)) => result.map(|()| memory).map_err(io::Error::from),
+            Err(RecvTimeoutError::Timeout) => {
+                let why = self.link().away.map_or_else(|| "it is silent".to_owned(), |(_, why)| why);
+                let text = format!("the NBD server did not answer for {} s ({why})", CALL_LIMIT.as_secs());
+                Err(io::Error::new(io::ErrorKind::TimedOut, text))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(Errno::IO.into()),
+        }
+    }
+}
+
+impl Drop for Remote {
+    /// Waits until the server has hung up, some seconds at most: a server that takes one client at
+    /// a time is free then.
+    fn drop(&mut self) {
+        self.shared.give(|inbox| inbox.stopping = true);
+        // The thread itself may be the last to have the device.
+        if let Some(thread) = self.thread.take().filter(|it| it.thread().id() != std::thread::current().id()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What an export is as a device, if it can be one.
+fn geometry_of(info: &ExportInfo, access: Access) -> Result<Geometry, DialError> {
+    let wrong = |what: String, todo| Err(DialError { what, todo });
+    let (size_bytes, minimum) = (info.size_bytes, info.sizes.minimum);
+    if minimum > BLOCK_BYTES_MAX {
+        return wrong(
+            format!("the server takes no blocks below {minimum} bytes, and the cache has blocks of {BLOCK_BYTES_MAX}"),
+            "let the server take smaller ones (nbdkit --filter=blocksize minblock=512)",
+        );
+    }
+    let block = minimum.max(512);
+    if size_bytes == 0 || !size_bytes.is_multiple_of(block.into()) {
+        return wrong(
+            format!("the export has {size_bytes} bytes, which is no multiple of {block}, or nothing"),
+            "give it whole blocks (nbdkit --filter=truncate round-up=4096)",
+        );
+    }
+    if info.sizes.maximum < BLOCK_BYTES_MAX {
+        return wrong(
+            format!(
+                "the server takes at most {} bytes at a time, and the cache has blocks of {BLOCK_BYTES_MAX}",
+                info.sizes.maximum
+            ),
+            "let the server take larger requests (nbdkit --filter=blocksize maxdata=32M)",
+        );
+    }
+    if access == Access::Exclusive && info.read_only() {
+        return wrong(
+            "the export is read-only".to_owned(),
+            "let the server take writes (no --readonly, no -r), or name another export",
+        );
+    }
+    if access == Access::Exclusive && !info.can(export_flag::SEND_FLUSH) && !info.can(export_flag::SEND_FUA) {
+        return wrong(
+            "the server offers neither FLUSH nor FUA, so nobody knows when a write is durable".to_owned(),
+            "use a server that can flush (nbdkit --filter=fua fuamode=emulate has FUA where FLUSH is there)",
+        );
+    }
+    let rotational = info.can(export_flag::ROTATIONAL).then_some(true);
+    Ok(Geometry { size_bytes, logical_block_bytes: block, rotational })
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is known of the link to a server, for whoever wants to know.
+
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// The link to a server, as it is now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkState {
+    /// Since when there is no connection, and why; `None` while there is one.
+    pub away: Option<(Instant, String)>,
+    /// How often the connection was lost and made again.
+    pub reconnects: u64,
+}
+
+/// What has become of the link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkNews {
+    /// The connection was lost.
+    Lost {
+        /// Why.
+        why: String,
+        /// Whether there was something that no flush had covered: the next flush fails.
+        unflushed: bool,
+    },
+    /// The server is there again, and is not let in.
+    Refused {
+        /// Why.
+        why: String,
+    },
+    /// The connection is there again.
+    Back {
+        /// How long it was away.
+        after: Duration,
+    },
+}
+
+/// Reads a range of the server's export, for a check.
+pub type ReadAt<'a> = dyn FnMut(u64, &mut [u8]) -> io::Result<()> + 'a;
+
+/// Judges a server that is there again; says what is wrong with its content.
+pub type LinkCheck = Box<dyn Fn(&mut ReadAt<'_>) -> Result<(), String> + Send + Sync>;
+
+/// Somebody who looks after the link.
+pub struct LinkWatch {
+    /// Asked before a server that is there again is used.
+    pub check: LinkCheck,
+    /// Told what is new, by a thread of the link's own.
+    pub told: Box<dyn Fn(&LinkNews) + Send + Sync>,
+}
+
+impl fmt::Debug for LinkWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LinkWatch")
+    }
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The thread of a server: hands tasks to connections, and makes new connections when they break.
+//!
+//! All connections are one: when one breaks, all are closed. Nobody knows what has become of
+//! requests without an answer, so they are sent again. Changes that were acknowledged, and that no
+//! flush has covered, may be gone with the server. So one flush fails: whoever ordered them must
+//! order them again, or tell.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flashfront_nbd_proto::Ask;
+use flashfront_nbd_proto::client::ExportInfo;
+use flashfront_nbd_proto::wire::export_flag;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+use super::dial::{DialError, LIMIT, Server};
+use super::line::{Answered, Line};
+use super::link::LinkNews;
+use super::task::Task;
+use super::{Inbox, Shared, geometry_of};
+use crate::real::lock::Access;
+use crate::{Geometry, Rng};
+
+/// Requests that a connection has at a time. More bring no server any more; qemu-nbd takes 16.
+const FLIGHTS_MAX: usize = 64;
+/// The longest payload of a request.
+const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
+/// The pause before the second try; each further one is twice as long.
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// What a server has for its last answers, and then for its goodbye.
+const LEAVE: Duration = Duration::from_secs(2);
+
+/// There is no connection.
+struct Away {
+    since: Instant,
+    tries: u32,
+    /// When to try again; `None` while a thread tries.
+    next: Option<Instant>,
+}
+
+/// The thread's state.
+pub(super) struct Session {
+    shared: Arc<Shared>,
+    server: Arc<Server>,
+    /// What the device was at the start, which it must be for ever, and how it is used.
+    opened: (Geometry, Access),
+    /// What the server can do.
+    info: ExportInfo,
+    lines: Vec<Line>,
+    away: Option<Away>,
+    /// Tasks without a request under way, the oldest first.
+    todo: std::collections::VecDeque<Task>,
+    answered: Vec<Answered>,
+    cookie: u64,
+    /// Changes that were acknowledged, and how many of them a flush has covered.
+    acked: u64,
+    flushed: u64,
+    /// Of the changes up to this one some may be gone: a flush that covers them must fail.
+    lost: Option<u64>,
+    rng: Rng,
+}
+
+impl Session {
+    pub(super) fn new(shared: Arc<Shared>, server: Arc<Server>, opened: (Geometry, Access), lines: Vec<Line>) -> Self {
+        let info = lines[0].info();
+        let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |it| it.as_nanos());
+        Self {
+            shared,
+            server,
+            opened,
+            info,
+            lines,
+            away: None,
+            todo: std::collections::VecDeque::new(),
+            answered: Vec::new(),
+            cookie: 0,
+            acked: 0,
+            flushed: 0,
+            lost: None,
+            rng: Rng::new(seed as u64 ^ u64::from(std::process::id())),
+        }
+    }
+
+    /// Works until the device is closed.
+    pub(super) fn run(mut self) {
+        loop {
+            let Inbox { tasks, dialed, forgotten, stopping } = self.shared.take();
+            for ended in &forgotten {
+                self.todo.retain(|task| !task.is_of(ended));
+                self.lines.iter_mut().for_each(|line| line.forget(ended));
+            }
+            self.todo.extend(tasks);
+            if let Some(dialed) = dialed {
+                self.dialed(dialed);
+            }
+            if stopping {
+                return self.leave();
+            }
+            match &self.away {
+                None => self.work(),
+                Some(Away { next: Some(next), .. }) if *next <= Instant::now() => self.dial(),
+                Some(_) => {}
+            }
+            self.wait();
+        }
+    }
+
+    /// Hands out tasks and moves bytes, until nothing moves any more.
+    fn work(&mut self) {
+        loop {
+            self.hand_out();
+            let mut lost = None;
+            for line in &mut self.lines {
+                if let Err(why) = line.move_bytes(&mut self.answered) {
+                    lost.get_or_insert(why.to_string());
+                }
+            }
+            let is_news = !self.answered.is_empty();
+            for answered in std::mem::take(&mut self.answered) {
+                self.answer(answered);
+            }
+            if let Some(why) = lost {
+                return self.lose(why);
+            }
+            if !is_news || self.todo.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Gives tasks to the connections that have the least to do.
+    fn hand_out(&mut self) {
+        let payload_max = u64::from(self.info.sizes.maximum.min(PAYLOAD_BYTES_MAX));
+        while let Some(line) = self.lines.iter_mut().min_by_key(|line| line.flights())
+            && line.flights() < FLIGHTS_MAX
+            && let Some(mut task) = self.todo.pop_front()
+        {
+            let mut wish = task.next(payload_max);
+            if wish.ask == Ask::Flush {
+                if self.lost.take().is_some() {
+                    self.fail_flushes(task);
+                    continue;
+                }
+                if !self.info.can(export_flag::SEND_FLUSH) {
+                    // Each change was sent with FUA.
+                    self.answered.push(Answered { task, outcome: Ok(0), covers: self.acked });
+                    continue;
+                }
+            }
+            wish.fua = wish.ask.changes() && !self.info.can(export_flag::SEND_FLUSH);
+            self.cookie += 1;
+            if let Err(refused) = line.submit(task, wish, self.cookie, self.acked) {
+                self.answered.push(refused);
+            }
+        }
+    }
+
+    /// Fails a flush, and all others that were asked for by now.
+    fn fail_flushes(&mut self, first: Task) {
+        let (flushes, others): (Vec<Task>, Vec<Task>) = std::mem::take(&mut self.todo)
+            .into_iter()
+            .map(|mut task| (task.next(1).ask == Ask::Flush, task))
+            .fold((vec![first], Vec::new()), |(mut flushes, mut others), (is_flush, task)| {
+                if is_flush {
+                    flushes.push(task)
+                } else {
+                    others.push(task)
+                }
+                (flushes, others)
+            });
+        self.todo = others.into();
+        for flush in flushes {
+            self.todo.extend(flush.advance(Err(Errno::IO)));
+        }
+    }
+
+    fn answer(&mut self, Answered { mut task, outcome, covers }: Answered) {
+        let ask = task.next(1).ask;
+        match outcome {
+            Ok(_) if ask.changes() => {
+                self.acked += 1;
+                if !self.info.can(export_flag::SEND_FLUSH) {
+                    self.flushed = self.acked;
+                }
+            }
+            Ok(_) if ask == Ask::Flush => self.flushed = self.flushed.max(covers),
+            _ => {}
+        }
+        // More of the same task goes first, so that it ends before what came later.
+        if let Some(rest) = task.advance(outcome) {
+            self.todo.push_front(rest);
+        }
+    }
+
+    /// Closes all connections, and takes back what they have not answered.
+    fn lose(&mut self, why: String) {
+        let unflushed = self.acked > self.flushed;
+        if unflushed {
+            self.lost = Some(self.acked);
+        }
+        self.flushed = self.acked;
+        let mut tasks: Vec<(Task, u64)> = self.lines.drain(..).flat_map(Line::into_tasks).collect();
+        let mut told = false;
+        let mut again = Vec::new();
+        for (mut task, covers) in tasks.drain(..) {
+            if unflushed && task.next(1).ask == Ask::Flush {
+                // If it covers all that may be gone, nobody else must be told.
+                told |= covers >= self.acked;
+                again.extend(task.advance(Err(Errno::IO)));
+            } else {
+                again.push(task);
+            }
+        }
+        if told {
+            self.lost = None;
+        }
+        for task in again.into_iter().rev() {
+            self.todo.push_front(task);
+        }
+        let now = Instant::now();
+        self.away = Some(Away { since: now, tries: 0, next: Some(now) });
+        self.shared.link().away = Some((now, why.clone()));
+        self.shared.tell(&LinkNews::Lost { why, unflushed });
+    }
+
+    /// Starts a thread that connects.
+    fn dial(&mut self) {
+        let Some(away) = &mut self.away else { return };
+        (away.next, away.tries) = (None, away.tries + 1);
+        let (shared, server, opened) = (Arc::clone(&self.shared), Arc::clone(&self.server), self.opened);
+        let dial = move || {
+            let lines = again(&shared, &server, opened);
+            shared.give(|inbox| inbox.dialed = Some(lines));
+        };
+        if std::thread::Builder::new().name("nbd-dial".to_owned()).spawn(dial).is_err() {
+            away.next = Some(Instant::now() + PAUSE_MAX);
+        }
+    }
+
+    fn dialed(&mut self, dialed: Result<Vec<Line>, Refused>) {
+        let Some(away) = &mut self.away else { return };
+        match dialed {
+            Ok(lines) => {
+                let after = away.since.elapsed();
+                (self.away, self.info, self.lines) = (None, lines[0].info(), lines);
+                let mut link = self.shared.link();
+                (link.away, link.reconnects) = (None, link.reconnects + 1);
+                drop(link);
+                self.shared.tell(&LinkNews::Back { after });
+            }
+            Err(refused) => {
+                let pause = PAUSE.saturating_mul(1 << away.tries.min(10)).min(PAUSE_MAX);
+                // Half of the pause at random, so that many clients don't come together.
+                let pause_ms = pause.as_millis() as u64 / 2;
+                let pause = Duration::from_millis(pause_ms + self.rng.below(pause_ms));
+                away.next = Some(Instant::now() + pause);
+                let (why, is_judged) = match refused {
+                    Refused::Dial(error) => (error.what, false),
+                    Refused::Changed(why) => (why, true),
+                };
+                let mut link = self.shared.link();
+                let is_new = link.away.as_ref().is_none_or(|(_, told)| *told != why);
+                link.away = Some((away.since, why.clone()));
+                drop(link);
+                if is_judged && is_new {
+                    self.shared.tell(&LinkNews::Refused { why });
+                }
+            }
+        }
+    }
+
+    /// Sleeps until there is something to do.
+    fn wait(&self) {
+        let flags = |line: &Line| if line.has_output() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let mut fds = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
+        fds.extend(self.lines.iter().map(|line| PollFd::from_borrowed_fd(line.as_fd(), flags(line))));
+        let next = self.away.as_ref().and_then(|away| away.next);
+        let left = next.map(|next| next.saturating_duration_since(Instant::now()));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        // An error of poll means that it is to be tried again.
+        let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+    }
+
+    /// Ends what is under way, and says goodbye.
+    fn leave(mut self) {
+        let deadline = Instant::now() + LEAVE;
+        let is_busy = |lines: &[Line]| lines.iter().any(|line| line.flights() > 0);
+        while is_busy(&self.lines)
+            && self.lines.iter_mut().all(|line| line.move_bytes(&mut self.answered).is_ok())
+            && is_busy(&self.lines)
+            && Instant::now() < deadline
+        {
+            self.wait_until(deadline);
+        }
+        for Answered { task, outcome, .. } in std::mem::take(&mut self.answered) {
+            drop(task.advance(outcome));
+        }
+        for line in &mut self.lines {
+            line.leave(Instant::now() + LEAVE);
+        }
+    }
+
+    fn wait_until(&self, deadline: Instant) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut fds: Vec<_> =
+            self.lines.iter().map(|line| PollFd::from_borrowed_fd(line.as_fd(), PollFlags::IN)).collect();
+        let _ = rustix::event::poll(&mut fds, Timespec::try_from(left).ok().as_ref());
+    }
+}
+
+/// Why a server that is there again is not used.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// There is no connection.
+    Dial(DialError),
+    /// The export is another one.
+    Changed(String),
+}
+
+/// Connects again, and looks whether the export is what it was.
+fn again(shared: &Shared, server: &Server, (geometry, access): (Geometry, Access)) -> Result<Vec<Line>, Refused> {
+    let mut first = server.dial().map_err(Refused::Dial)?;
+    let info = first.info();
+    if info.size_bytes != geometry.size_bytes {
+        let (now, before) = (info.size_bytes, geometry.size_bytes);
+        return Err(Refused::Changed(format!("the export came back with {now} bytes, and it had {before}")));
+    }
+    let now = geometry_of(&info, access).map_err(|error| Refused::Changed(error.what))?;
+    if now.logical_block_bytes > geometry.logical_block_bytes {
+        let (now, before) = (now.logical_block_bytes, geometry.logical_block_bytes);
+        return Err(Refused::Changed(format!("the export came back with blocks of {now} bytes, and it had {before}")));
+    }
+    if let Some(watch) = shared.watch.get() {
+        let mut error = None;
+        let result = (watch.check)(&mut |offset, into| {
+            let read = first.read_now(offset, into, Instant::now() + LIMIT);
+            read.map_err(|lost| {
+                error.get_or_insert(lost.to_string());
+                std::io::Error::other("the connection was lost")
+            })
+        });
+        // What could not be read proves nothing.
+        if let Some(what) = error {
+            return Err(Refused::Dial(DialError { what, todo: "see the server's log" }));
+        }
+        result.map_err(Refused::Changed)?;
+    }
+    let further = server.dial_further(&info);
+    Ok(std::iter::once(first).chain(further).collect())
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! TLS to a server: certificates in the files that nbdkit, qemu and libnbd keep them in.
+//!
+//! The server's certificate is always verified: that it is of the authority in `ca-cert.pem`, and
+//! that it has the name of the host.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use flashfront_nbd_proto::uri::{Address, Uri};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use super::dial::DialError;
+use super::stream::{Socket, wait};
+
+/// A socket inside TLS.
+pub(super) type TlsStream = StreamOwned<ClientConnection, Socket>;
+
+/// Where certificates are if the URI names no folder: of the system's services.
+const FOLDER: &str = "/etc/pki/libnbd";
+/// No certificate and no key is near this.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+const FILES: &str = "name the folder of ca-cert.pem (and of client-cert.pem and client-key.pem, if the server asks for them) by ?tls-certificates=DIR";
+
+/// What is needed to speak TLS with a server.
+#[derive(Clone, Debug)]
+pub(super) struct Tls {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl Tls {
+    /// Reads the files that a URI names. A client's certificate is optional.
+    pub(super) fn load(uri: &Uri) -> Result<Self, DialError> {
+        let folder = Path::new(uri.certificates.as_deref().unwrap_or(FOLDER));
+        let wrong = |path: PathBuf, what: &str| DialError { what: format!("{}: {what}", path.display()), todo: FILES };
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(folder.join("ca-cert.pem"))? {
+            let added = roots.add(certificate);
+            added
+                .map_err(|error| wrong(folder.join("ca-cert.pem"), &format!("no authority's certificate: {error}")))?;
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("ring has ciphers for both versions")
+            .with_root_certificates(roots);
+        let (chain, key) = (folder.join("client-cert.pem"), folder.join("client-key.pem"));
+        let config = match chain.exists() || key.exists() {
+            false => builder.with_no_client_auth(),
+            true => {
+                let bytes = read(&key)?;
+                let own = PrivateKeyDer::from_pem_slice(&bytes)
+                    .map_err(|error| wrong(key.clone(), &format!("no private key without a passphrase: {error}")))?;
+                let built = builder.with_client_auth_cert(certificates(chain)?, own);
+                built.map_err(|error| wrong(key, &format!("not the key of client-cert.pem: {error}")))?
+            }
+        };
+        let host = match (&uri.tls_hostname, &uri.address) {
+            (Some(name), _) => name.as_str(),
+            (None, Address::Tcp { host, .. }) => host.as_str(),
+            (None, Address::Unix(_)) => "localhost",
+        };
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| DialError {
+            what: format!("{host:?} is no name that a certificate can have"),
+            todo: "give the name in the server's certificate by ?tls-hostname=NAME",
+        })?;
+        Ok(Self { config: Arc::new(config), name })
+    }
+
+    /// Goes on inside TLS, once the server has shown its certificate.
+    pub(super) fn start(&self, socket: Socket, deadline: Instant) -> Result<TlsStream, DialError> {
+        let failed = |error: io::Error| DialError {
+            what: format!("TLS: {error}"),
+            todo: "see that ca-cert.pem is of the authority that signed the server's certificate, that the certificate has the server's name (else ?tls-hostname=NAME), and whether the server asks for client-cert.pem",
+        };
+        let session = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
+        let mut stream = TlsStream::new(session.map_err(|error| failed(io::Error::other(error)))?, socket);
+        while stream.conn.is_handshaking() {
+            match stream.conn.complete_io(&mut stream.sock) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    wait(&stream.sock, stream.conn.wants_write(), deadline).map_err(failed)?;
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(stream)
+    }
+}
+
+fn certificates(path: PathBuf) -> Result<Vec<CertificateDer<'static>>, DialError> {
+    let bytes = read(&path)?;
+    let all = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
+    match all {
+        Ok(all) if !all.is_empty() => Ok(all),
+        Ok(_) => Err(DialError { what: format!("{}: there is no certificate in it", path.display()), todo: FILES }),
+        Err(error) => Err(DialError { what: format!("{}: no certificate: {error}", path.display()), todo: FILES }),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, DialError> {
+    let mut bytes = Vec::new();
+    let result = std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
+    match result {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(DialError { what: format!("cannot read {}: {error}", path.display()), todo: FILES }),
+    }
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Links to the servers of network volumes: what the log says of them, and who is let in again.
+//!
+//! A server that is there again must have the export as it was: the device compares its size, and
+//! here the record of its samples is compared, as after a crash.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flashfront_device::real::{DeviceFile, LinkNews, LinkWatch, ReadAt};
+use flashfront_engine::OriginId;
+use flashfront_engine::format::Superblock;
+
+use super::members::Members;
+use crate::config::Config;
+use crate::report::LinkReport;
+use crate::stale;
+
+/// Looks after the links of all devices that have one.
+pub(super) fn look_after(config: &Config, members: &Members, origins: &[Arc<DeviceFile>], superblock: &Superblock) {
+    for (origin, record) in origins.iter().zip(&superblock.origins) {
+        let (state, id) = (config.state.clone(), record.id);
+        // Without a cache there is no record of samples.
+        let owner = (!members.is_empty()).then_some((superblock.uuid, superblock.epoch));
+        let size_bytes = record.size_bytes;
+        watch(origin, "the origin", move |read| match owner {
+            Some(owner) => same(state.as_ref(), id, owner, size_bytes, read),
+            None => Ok(()),
+        });
+    }
+    members.iter().for_each(|(_, member)| look_after_member(member));
+}
+
+/// Looks after the link of a cache device. Its blocks have checksums, and what it loses fails its
+/// flush.
+pub(super) fn look_after_member(member: &Arc<DeviceFile>) {
+    watch(member, "the cache device", |_| Ok(()));
+}
+
+fn watch(
+    device: &Arc<DeviceFile>,
+    role: &'static str,
+    check: impl Fn(&mut ReadAt<'_>) -> Result<(), String> + Send + Sync + 'static,
+) {
+    let name = device.path().display().to_string();
+    // The log goes where this thread's goes.
+    let log = tracing::dispatcher::get_default(Clone::clone);
+    let told = move |news: &LinkNews| tracing::dispatcher::with_default(&log, || tell(&name, role, news));
+    device.watch_link(LinkWatch { check: Box::new(check), told: Box::new(told) });
+}
+
+/// Whether samples of the origin hold what the last daemon may have left there.
+fn same(
+    state: Option<&PathBuf>,
+    id: OriginId,
+    (uuid, epoch): ([u8; 16], u64),
+    size_bytes: u64,
+    read: &mut ReadAt<'_>,
+) -> Result<(), String> {
+    match stale::first_changed(state.map(PathBuf::as_path), id, &uuid, epoch, size_bytes, read) {
+        Some(at) => {
+            Err(format!("the export came back with other content (at byte {at} it holds what was never left there)"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn tell(name: &str, role: &str, news: &LinkNews) {
+    match news {
+        LinkNews::Lost { why, unflushed } => {
+            let unflushed = match unflushed {
+                true => {
+                    " What no flush had covered counts as lost there: what is dirty is written again, and the next FLUSH fails."
+                }
+                false => "",
+            };
+            tracing::warn!(
+                "{name}: {role} is away: {why}. It is connected to again, for ever; what the cache has is served meanwhile.{unflushed}"
+            );
+        }
+        LinkNews::Refused { why } => tracing::error!(
+            "{name}: {role} is there again, and is not used: {why}. Let its server serve what it served before, or stop this daemon"
+        ),
+        LinkNews::Back { after } => {
+            let after = humantime::format_duration(Duration::from_millis(after.as_millis() as u64));
+            tracing::info!("{name}: {role} is there again, after {after}, and is used as before");
+        }
+    }
+}
+
+/// The link to the origin's server, for `status`. An origin of this machine has none, and is there.
+pub(super) fn report(origin: &DeviceFile) -> LinkReport {
+    let link = origin.link().unwrap_or_default();
+    let (away_s, why) = link.away.map_or((None, None), |(since, why)| (Some(since.elapsed().as_secs()), Some(why)));
+    LinkReport { away_s, why, reconnects: link.reconnects }
+}
