@@ -60,6 +60,7 @@ pages! {
     threads: "guide/threads.md";
     space: "guide/space.md";
     mirror: "guide/mirror.md";
+    network_volumes: "guide/network-volumes.md" ["nbdkit", "qemu-nbd", "nbdcopy", "jq"];
     stop: "guide/stop.md";
     upgrade: "guide/upgrade.md";
     move_devices: "guide/move.md";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real devices: regular files and block devices, through io_uring or a pool of threads, and exports
-//! of NBD servers.
+//! Real devices: regular files and block devices, through io_uring or a pool of threads, and
+//! exports of NBD servers.
 //!
 //! A [`Reactor`] belongs to one pump thread and serves all its devices with one ring (or pool)
 //! and one place to wait in. Opening, locks and synchronous helpers are [`DeviceFile`]'s.
@@ -20,6 +20,7 @@ mod lock;
 mod nbd;
 mod placement;
 mod reactor;
+mod remote_job;
 mod spin;
 mod storage;
 mod threads;

@@ -34,15 +34,14 @@ pub use link::{LinkCheck, LinkNews, LinkState, LinkWatch, ReadAt};
 
 use super::aligned::AlignedBuf;
 use super::error::OpenError;
-use super::job::Job;
 use super::lock::Access;
 use super::storage::Storage;
-use super::threads::Ended;
 use crate::Geometry;
 use dial::{DialError, Server};
 use line::Line;
 use session::{Refused, Session};
-use task::{Call, Task};
+use task::Call;
+pub(super) use task::{Task, Wish};
 
 /// The largest unit that the engine can address.
 const BLOCK_BYTES_MAX: u32 = 4096;
@@ -60,10 +59,10 @@ pub fn is_uri(path: &Path) -> bool {
 /// What is brought to the thread.
 #[derive(Debug, Default)]
 struct Inbox {
-    tasks: Vec<Task>,
+    tasks: Vec<Box<dyn Task>>,
     dialed: Option<Result<Vec<Line>, Refused>>,
     /// Nobody waits for the tasks of these any more.
-    forgotten: Vec<Arc<Ended>>,
+    forgotten: Vec<usize>,
     stopping: bool,
 }
 
@@ -134,12 +133,12 @@ impl Remote {
         let further = server.dial_further(&info);
         let failed = |doing| move |error| OpenError::Io { path: path.into(), doing, error };
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let wake = wake.map_err(|errno| failed("make an eventfd for")(errno.into()))?;
+        let wake = wake.map_err(|errno| failed("open")(errno.into()))?;
         let shared = Arc::new(Shared { inbox: Mutex::default(), wake, link: Mutex::default(), watch: OnceLock::new() });
         let lines = std::iter::once(first).chain(further).collect();
         let session = Session::new(Arc::clone(&shared), Arc::new(server), (geometry, access), lines);
         let thread = std::thread::Builder::new().name("nbd".to_owned()).spawn(move || session.run());
-        let thread = Some(thread.map_err(failed("start a thread for"))?);
+        let thread = Some(thread.map_err(failed("open"))?);
         Ok(Self { shared, info, geometry, storage, thread })
     }
 
@@ -152,17 +151,16 @@ impl Remote {
         self.geometry
     }
 
-    /// Takes a job; `ended` is told of its end.
-    pub(super) fn submit(&self, job: Job, ended: &Arc<Ended>) {
-        let task = Task::Job { job: Box::new(job), ended: Arc::clone(ended), done: 0 };
+    /// Takes a task.
+    pub(super) fn submit(&self, task: Box<dyn Task>) {
         self.shared.give(|inbox| inbox.tasks.push(task));
     }
 
-    /// Drops the jobs that are not under way, of which nobody will hear.
-    pub(super) fn forget(&self, ended: &Arc<Ended>) {
+    /// Drops the tasks of an owner that are not under way. Nobody will hear of them.
+    pub(super) fn forget(&self, owner: usize) {
         self.shared.give(|inbox| {
-            inbox.tasks.retain(|task| !task.is_of(ended));
-            inbox.forgotten.push(Arc::clone(ended));
+            inbox.tasks.retain(|task| task.owner() != owner);
+            inbox.forgotten.push(owner);
         });
     }
 
@@ -209,7 +207,7 @@ impl Remote {
     fn call(&self, ask: Ask, offset: u64, bytes: u64, memory: AlignedBuf) -> io::Result<AlignedBuf> {
         let (answer, answers) = channel();
         let call = Call { ask, offset, bytes, memory, answer };
-        self.shared.give(|inbox| inbox.tasks.push(Task::Call(Box::new(call))));
+        self.shared.give(|inbox| inbox.tasks.push(Box::new(call)));
         match answers.recv_timeout(CALL_LIMIT) {
             Ok((result, memory)) => result.map(|()| memory).map_err(io::Error::from),
             Err(RecvTimeoutError::Timeout) => {

@@ -24,6 +24,7 @@ use super::discard::blkdiscard;
 use super::extents;
 use super::file::DeviceFile;
 use super::job::{Job, Step};
+use super::remote_job::RemoteJob;
 use crate::Done;
 
 /// Workers of a device, at most. Enough to keep an SSD busy (they saturate at 16 to 32 I/Os in
@@ -97,7 +98,7 @@ impl Threads {
             let file = Arc::clone(&job.file);
             if let Some(remote) = file.remote() {
                 self.remotes.entry(job.device).or_insert_with(|| Arc::clone(&file));
-                remote.submit(job, &self.ended);
+                remote.submit(Box::new(RemoteJob::new(job, &self.ended)));
                 continue;
             }
             let queue = self.queues.entry(job.device).or_insert_with(|| {
@@ -124,7 +125,7 @@ impl Threads {
 
     fn forget(&self, file: &DeviceFile) {
         if let Some(remote) = file.remote() {
-            remote.forget(&self.ended);
+            remote.forget(RemoteJob::owner_of(&self.ended));
         }
     }
 

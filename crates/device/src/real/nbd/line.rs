@@ -9,7 +9,6 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::time::Instant;
 
 use flashfront_nbd_proto::client::{self, Broken, Client, ExportInfo, Misuse, Step};
@@ -20,7 +19,6 @@ use rustix::io::Errno;
 use super::stream::Stream;
 use super::task::{Call, Task, Wish};
 use crate::real::aligned::AlignedBuf;
-use crate::real::threads::Ended;
 
 /// Received with one system call, beside payload.
 const INPUT_BYTES: usize = 256 << 10;
@@ -69,7 +67,7 @@ enum Piece {
 /// A task whose answer has not come, or whose payload is not sent.
 #[derive(Debug)]
 struct Flight {
-    task: Task,
+    task: Box<dyn Task>,
     /// Bytes of the part that was asked for.
     bytes: u64,
     at: Option<NonNull<u8>>,
@@ -82,12 +80,22 @@ struct Flight {
     covers: u64,
 }
 
+/// A request of a task, with what the thread knows of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Named {
+    pub(super) wish: Wish,
+    pub(super) fua: bool,
+    pub(super) cookie: u64,
+    /// Changes that were acknowledged by now.
+    pub(super) covers: u64,
+}
+
 /// A task whose answer is complete.
 #[derive(Debug)]
 pub(super) struct Answered {
-    pub(super) task: Task,
+    pub(super) task: Box<dyn Task>,
     pub(super) outcome: Result<u32, Errno>,
-    /// As given to [`Line::submit`].
+    /// As in [`Named`].
     pub(super) covers: u64,
 }
 
@@ -179,8 +187,9 @@ impl Line {
 
     /// Sends a task's next request with the next [`Line::move_bytes`]. A task that the server would
     /// refuse comes back at once.
-    pub(super) fn submit(&mut self, task: Task, wish: Wish, cookie: u64, covers: u64) -> Result<(), Answered> {
-        let request = Request { cookie, ask: wish.ask, offset: wish.offset, len: wish.bytes, fua: wish.fua };
+    pub(super) fn submit(&mut self, task: Box<dyn Task>, named: Named) -> Result<(), Answered> {
+        let Named { wish, fua, cookie, covers } = named;
+        let request = Request { cookie, ask: wish.ask, offset: wish.offset, len: wish.bytes, fua };
         let mut header = Vec::with_capacity(HEADER_BYTES);
         if let Err(misuse) = self.protocol.submit(request, &mut header) {
             let errno = match misuse {
@@ -360,9 +369,10 @@ impl Line {
         let (answer, answers) = std::sync::mpsc::channel();
         let (ask, bytes) = (Ask::READ, into.len() as u64);
         let call = Call { ask, offset, bytes, memory: AlignedBuf::new(into.len()), answer };
-        let mut task = Task::Call(Box::new(call));
+        let mut task: Box<dyn Task> = Box::new(call);
         let wish = task.next(bytes);
-        let mut answered: Vec<Answered> = self.submit(task, wish, 0, 0).err().into_iter().collect();
+        let mut answered: Vec<Answered> =
+            self.submit(task, Named { wish, fua: false, cookie: 0, covers: 0 }).err().into_iter().collect();
         while answered.is_empty() {
             self.move_bytes(&mut answered)?;
             if answered.is_empty() {
@@ -381,16 +391,16 @@ impl Line {
     }
 
     /// Gives all tasks back that somebody waits for, in the order in which they were given.
-    pub(super) fn into_tasks(self) -> Vec<(Task, u64)> {
+    pub(super) fn into_tasks(self) -> Vec<(Box<dyn Task>, u64)> {
         let mut flights: Vec<(u64, Flight)> = self.flights.into_iter().collect();
         flights.sort_unstable_by_key(|(cookie, _)| *cookie);
         let wanted = flights.into_iter().filter(|(_, flight)| !flight.forgotten);
         wanted.map(|(_, flight)| (flight.task, flight.covers)).collect()
     }
 
-    /// Nobody waits for the tasks of this any more: they are not to be sent again.
-    pub(super) fn forget(&mut self, ended: &Arc<Ended>) {
-        let all = self.flights.values_mut().filter(|flight| flight.task.is_of(ended));
+    /// Nobody waits for the tasks of an owner any more: they are not to be sent again.
+    pub(super) fn forget(&mut self, owner: usize) {
+        let all = self.flights.values_mut().filter(|flight| flight.task.owner() == owner);
         all.for_each(|flight| flight.forgotten = true);
     }
 

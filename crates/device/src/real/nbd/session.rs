@@ -6,6 +6,7 @@
 //! flush has covered, may be gone with the server. So one flush fails: whoever ordered them must
 //! order them again, or tell.
 
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use super::dial::{DialError, LIMIT, Server};
-use super::line::{Answered, Line};
+use super::line::{Answered, Line, Named};
 use super::link::LinkNews;
 use super::task::Task;
 use super::{Inbox, Shared, geometry_of};
@@ -53,7 +54,7 @@ pub(super) struct Session {
     lines: Vec<Line>,
     away: Option<Away>,
     /// Tasks without a request under way, the oldest first.
-    todo: std::collections::VecDeque<Task>,
+    todo: VecDeque<Box<dyn Task>>,
     answered: Vec<Answered>,
     cookie: u64,
     /// Changes that were acknowledged, and how many of them a flush has covered.
@@ -75,7 +76,7 @@ impl Session {
             info,
             lines,
             away: None,
-            todo: std::collections::VecDeque::new(),
+            todo: VecDeque::new(),
             answered: Vec::new(),
             cookie: 0,
             acked: 0,
@@ -89,9 +90,9 @@ impl Session {
     pub(super) fn run(mut self) {
         loop {
             let Inbox { tasks, dialed, forgotten, stopping } = self.shared.take();
-            for ended in &forgotten {
-                self.todo.retain(|task| !task.is_of(ended));
-                self.lines.iter_mut().for_each(|line| line.forget(ended));
+            for owner in forgotten {
+                self.todo.retain(|task| task.owner() != owner);
+                self.lines.iter_mut().for_each(|line| line.forget(owner));
             }
             self.todo.extend(tasks);
             if let Some(dialed) = dialed {
@@ -139,7 +140,7 @@ impl Session {
             && line.flights() < FLIGHTS_MAX
             && let Some(mut task) = self.todo.pop_front()
         {
-            let mut wish = task.next(payload_max);
+            let wish = task.next(payload_max);
             if wish.ask == Ask::Flush {
                 if self.lost.take().is_some() {
                     self.fail_flushes(task);
@@ -151,17 +152,17 @@ impl Session {
                     continue;
                 }
             }
-            wish.fua = wish.ask.changes() && !self.info.can(export_flag::SEND_FLUSH);
+            let fua = wish.ask.changes() && !self.info.can(export_flag::SEND_FLUSH);
             self.cookie += 1;
-            if let Err(refused) = line.submit(task, wish, self.cookie, self.acked) {
+            if let Err(refused) = line.submit(task, Named { wish, fua, cookie: self.cookie, covers: self.acked }) {
                 self.answered.push(refused);
             }
         }
     }
 
     /// Fails a flush, and all others that were asked for by now.
-    fn fail_flushes(&mut self, first: Task) {
-        let (flushes, others): (Vec<Task>, Vec<Task>) = std::mem::take(&mut self.todo)
+    fn fail_flushes(&mut self, first: Box<dyn Task>) {
+        let (flushes, others): (Vec<Box<dyn Task>>, Vec<Box<dyn Task>>) = std::mem::take(&mut self.todo)
             .into_iter()
             .map(|mut task| (task.next(1).ask == Ask::Flush, task))
             .fold((vec![first], Vec::new()), |(mut flushes, mut others), (is_flush, task)| {
@@ -203,7 +204,7 @@ impl Session {
             self.lost = Some(self.acked);
         }
         self.flushed = self.acked;
-        let mut tasks: Vec<(Task, u64)> = self.lines.drain(..).flat_map(Line::into_tasks).collect();
+        let mut tasks: Vec<(Box<dyn Task>, u64)> = self.lines.drain(..).flat_map(Line::into_tasks).collect();
         let mut told = false;
         let mut again = Vec::new();
         for (mut task, covers) in tasks.drain(..) {
