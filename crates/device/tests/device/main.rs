@@ -8,6 +8,7 @@
 mod backend;
 mod blockdev;
 mod conformance;
+mod nbd;
 mod real;
 mod rig;
 mod ways;
