@@ -36,6 +36,7 @@ mod inject;
 mod kill;
 mod mirror;
 mod monitoring;
+mod network;
 mod other_way;
 mod power_cut;
 mod record;

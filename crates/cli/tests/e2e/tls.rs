@@ -300,3 +300,44 @@ fn what_tls_needs_is_asked_for_before_anything_else() {
     table.case("verify without TLS", refused(&volume.place, &mut alone, &["--tls-certificates"]));
     table.assert();
 }
+
+#[test]
+fn another_daemon_is_an_origin_inside_tls() {
+    let below = Volume::new(32, 64);
+    let pki = pki(below.place.dir(), "one");
+    let (daemon, uri) = serve(&below, "tcp:localhost:0", &pki, &["--tls-verify-peer"]);
+    let mut volume = Volume::new(32, 64);
+    volume.origin = with(&uri, &pki.client).into();
+    must(&mut volume.format());
+    volume.start();
+    let image = volume.place.file("image.img");
+    fs::write(&image, Random::new(5).bytes(16 * MIB as usize)).expect("the image can be written");
+    let mut client = volume.connect();
+    for (at, part) in (0..).step_by(MIB as usize).zip(fs::read(&image).expect("it is there").chunks(MIB as usize)) {
+        client.write_at(at, part, false).expect("the volume can be written");
+    }
+    client.disconnect().expect("the daemon is there");
+    volume.stop();
+    must(&mut below.ask("drain"));
+    daemon.stop();
+    must(tool("cmp").arg(format!("--bytes={}", 16 * MIB)).arg(&image).arg(&below.origin));
+
+    // Nobody gets in without a certificate, or through an authority that the server has not.
+    let (daemon, uri) = {
+        let mut command = below.serve_nowhere();
+        command.args(["--nbd", "tcp:localhost:0", "--tls-verify-peer", "--tls-certificates"]).arg(&pki.server);
+        let daemon = Daemon::spawn(&mut command, &below.log);
+        let uri = daemon.ready();
+        (daemon, uri)
+    };
+    let other = self::pki(volume.place.dir(), "other");
+    for (folder, said) in [(&pki.anybody, "TLS: "), (&other.client, "TLS: ")] {
+        volume.origin = with(&uri, folder).into();
+        let told = show(&output(&mut volume.format()));
+        assert!(told.contains(said) && told.contains("ca-cert.pem"), "{told}");
+    }
+    volume.origin = uri.replace("nbds://", "nbd://").into();
+    let told = show(&output(&mut volume.format()));
+    assert!(told.contains("use nbds://"), "{told}");
+    daemon.stop();
+}

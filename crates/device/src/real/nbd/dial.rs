@@ -22,6 +22,8 @@ pub(super) const LIMIT: Duration = Duration::from_secs(10);
 const FURTHER_LIMIT: Duration = Duration::from_secs(1);
 /// Connections to a server that lets several see one disk.
 const LINES_MAX: usize = 4;
+/// Characters of a server's words that are told.
+const WORDS_MAX: usize = 300;
 /// The context that tells of holes.
 pub(super) const ALLOCATION: &str = "base:allocation";
 
@@ -69,8 +71,14 @@ impl DialError {
             Broken::Refused { .. } => "nbdinfo --list URI shows the names that the server has",
             Broken::Protocol(_) => "see what listens there, and which version of the server",
         };
-        Self { what: broken.to_string(), todo }
+        Self { what: harmless(&broken.to_string()), todo }
     }
+}
+
+/// A server's words as they may go to a terminal or a log.
+pub(super) fn harmless(text: &str) -> String {
+    let plain = |char: char| if char.is_control() { ' ' } else { char };
+    text.chars().map(plain).take(WORDS_MAX).collect()
 }
 
 /// A server, and how to reach it.

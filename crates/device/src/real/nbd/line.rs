@@ -404,18 +404,22 @@ impl Line {
         all.for_each(|flight| flight.forgotten = true);
     }
 
-    /// Says goodbye, and waits until the server hangs up or the time is over.
-    pub(super) fn leave(&mut self, deadline: Instant) {
+    /// Tells the server that nothing more comes.
+    pub(super) fn say_goodbye(&mut self) {
         let mut goodbye = Vec::new();
         self.protocol.disconnect(&mut goodbye);
-        let sent = self.stream.send(&[IoSlice::new(&goodbye)]).and_then(|_| self.stream.flush());
-        let mut left = sent.is_ok();
-        while left {
-            left = match received(&mut self.stream, &mut [IoSliceMut::new(&mut self.input)]) {
-                Ok(Some(_)) => true,
-                Ok(None) => self.stream.wait(false, deadline).is_ok(),
-                Err(_) => false,
-            };
+        // A server that does not take it learns of the end by the end of the connection.
+        let _ = self.stream.send(&[IoSlice::new(&goodbye)]).and_then(|_| self.stream.flush());
+    }
+
+    /// Waits until the server hangs up, or the time is over.
+    pub(super) fn wait_for_end(&mut self, deadline: Instant) {
+        loop {
+            match received(&mut self.stream, &mut [IoSliceMut::new(&mut self.input)]) {
+                Ok(Some(_)) => {}
+                Ok(None) if self.stream.wait(false, deadline).is_ok() => {}
+                _ => return,
+            }
         }
     }
 }

@@ -300,9 +300,9 @@ impl Session {
         for Answered { task, outcome, .. } in std::mem::take(&mut self.answered) {
             drop(task.advance(outcome));
         }
-        for line in &mut self.lines {
-            line.leave(Instant::now() + LEAVE);
-        }
+        self.lines.iter_mut().for_each(Line::say_goodbye);
+        let deadline = Instant::now() + LEAVE;
+        self.lines.iter_mut().for_each(|line| line.wait_for_end(deadline));
     }
 
     fn wait_until(&self, deadline: Instant) {

@@ -107,13 +107,17 @@ impl Served {
         std::thread::spawn(move || {
             for socket in listener.incoming().flatten() {
                 let disk = Arc::clone(&disk);
-                std::thread::spawn(move || serve(socket, &disk));
+                std::thread::spawn(move || {
+                    serve(&socket, &disk);
+                    // The disk has a descriptor of it, too.
+                    let _ = socket.shutdown(std::net::Shutdown::Both);
+                });
             }
         });
     }
 }
 
-fn serve(mut socket: UnixStream, shared: &(Mutex<Disk>, Condvar)) {
+fn serve(mut socket: &UnixStream, shared: &(Mutex<Disk>, Condvar)) {
     let lock = || shared.0.lock().unwrap();
     let (life, export) = {
         let mut disk = lock();
