@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exports of an NBD server as devices: what is promised of all devices, and what becomes of I/O when
-//! the server dies.
+//! Exports of an NBD server as devices: what is promised of all devices, and what becomes of I/O
+//! when the server dies.
 
 mod server;
 

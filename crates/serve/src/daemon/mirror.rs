@@ -15,8 +15,8 @@ use flashfront_engine::{Control, Input, MirrorStatus};
 
 use super::error::ServeError;
 use super::held::Held;
-use super::open::{member_id, patient};
 use super::link;
+use super::open::{member_id, patient};
 use super::stop::StopHandle;
 use crate::config::{Config, Size};
 use crate::control::Response;
