@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -84,7 +85,6 @@ fn what_a_killed_server_forgot_is_written_again() {
         client.write_at(at, part, false).expect("the volume can be written");
     }
     client.flush().expect("the cache device is well");
-    let mut drain = volume.ask("drain").spawn().expect("a program");
     for nth in 1..=3 {
         server.kill9();
         wait_for(&volume, |it| it["origin_state"] == "away");
@@ -96,6 +96,10 @@ fn what_a_killed_server_forgot_is_written_again() {
         server.start(&[]);
         wait_for(&volume, |it| it["origin_state"] == "up" && it["reconnects"] == nth);
     }
+    let mut drain = volume.ask("drain").stdout(Stdio::null()).spawn().expect("a program");
+    server.kill9();
+    wait_for(&volume, |it| it["origin_state"] == "away");
+    server.start(&[]);
     assert!(drain.wait().expect("it ends").success(), "{}", volume.stderr());
     volume.drain();
     // What a drain says is on the origin survives the origin's death.

@@ -317,6 +317,7 @@ fn another_daemon_is_an_origin_inside_tls() {
         client.write_at(at, part, false).expect("the volume can be written");
     }
     client.disconnect().expect("the daemon is there");
+    volume.drain();
     volume.stop();
     must(&mut below.ask("drain"));
     daemon.stop();
@@ -331,7 +332,7 @@ fn another_daemon_is_an_origin_inside_tls() {
         (daemon, uri)
     };
     let other = self::pki(volume.place.dir(), "other");
-    for (folder, said) in [(&pki.anybody, "TLS: "), (&other.client, "TLS: ")] {
+    for (folder, said) in [(&pki.anybody, "CertificateRequired"), (&other.client, "TLS: ")] {
         volume.origin = with(&uri, folder).into();
         let told = show(&output(&mut volume.format()));
         assert!(told.contains(said) && told.contains("ca-cert.pem"), "{told}");

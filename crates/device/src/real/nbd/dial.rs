@@ -27,6 +27,9 @@ const WORDS_MAX: usize = 300;
 /// The context that tells of holes.
 pub(super) const ALLOCATION: &str = "base:allocation";
 
+/// What to do when TLS does not come about.
+pub(super) const CERTIFICATES: &str = "see that ca-cert.pem is of the authority that signed the server's certificate, that the certificate has the server's name (else ?tls-hostname=NAME), and whether the server asks for client-cert.pem";
+
 /// Why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DialError {
@@ -53,6 +56,8 @@ impl DialError {
             io::ErrorKind::UnexpectedEof => {
                 "the server hung up; see its log, and whether it serves several clients (qemu-nbd --shared=8 --persistent)"
             }
+            // An alert of TLS.
+            io::ErrorKind::InvalidData => CERTIFICATES,
             io::ErrorKind::PermissionDenied => "it takes a user who may write to the server's socket",
             _ => "is the server running, and is the address right?",
         };

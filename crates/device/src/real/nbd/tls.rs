@@ -15,7 +15,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::dial::DialError;
+use super::dial::{CERTIFICATES, DialError};
 use super::stream::{Socket, wait};
 
 /// A socket inside TLS.
@@ -75,10 +75,7 @@ impl Tls {
 
     /// Goes on inside TLS, once the server has shown its certificate.
     pub(super) fn start(&self, socket: Socket, deadline: Instant) -> Result<TlsStream, DialError> {
-        let failed = |error: io::Error| DialError {
-            what: format!("TLS: {error}"),
-            todo: "see that ca-cert.pem is of the authority that signed the server's certificate, that the certificate has the server's name (else ?tls-hostname=NAME), and whether the server asks for client-cert.pem",
-        };
+        let failed = |error: io::Error| DialError { what: format!("TLS: {error}"), todo: CERTIFICATES };
         let session = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
         let mut stream = TlsStream::new(session.map_err(|error| failed(io::Error::other(error)))?, socket);
         while stream.conn.is_handshaking() {
