@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use flashfront_nbd_proto::client::{Client, Wanted};
 use flashfront_nbd_proto::server::{Export, Security, Server};
+use flashfront_nbd_proto::uri::Uri;
 use flashfront_nbd_proto::wire::{ChunkHeader, Replies, RequestHeader, SimpleReply, encode_answer, encode_option};
 use flashfront_nbd_proto::{Ask, BlockSizes, Request, client, server};
 
@@ -32,6 +33,9 @@ const ALL: [Replies; 3] = [Replies::Simple, Replies::Structured, Replies::Extend
 fn body(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let what = bytes.u8();
+    if what == 0xff {
+        return uri(bytes.0);
+    }
     let replies = ALL[usize::from(what >> 1) % 3];
     let sound = what & 8 == 0;
     let cut = 1 + bytes.below(64) as usize;
@@ -43,6 +47,13 @@ fn body(data: &[u8]) {
         let said = server_says(&mut bytes, replies, sound);
         let whole = run_client(&said, replies, usize::MAX);
         assert_eq!(whole, run_client(&said, replies, cut), "the client hears something else in pieces of {cut}");
+    }
+}
+
+/// A URI that is taken says the same when it is written anew.
+fn uri(text: &[u8]) {
+    if let Ok(uri) = String::from_utf8_lossy(text).parse::<Uri>() {
+        assert_eq!(uri.to_string().parse(), Ok(uri), "the URI written anew");
     }
 }
 

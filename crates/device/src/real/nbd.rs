@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -114,6 +114,8 @@ pub(super) struct Remote {
     info: ExportInfo,
     geometry: Geometry,
     storage: Storage,
+    /// Calls that nobody waits for any more.
+    given_up: Mutex<Vec<Weak<()>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -139,7 +141,7 @@ impl Remote {
         let session = Session::new(Arc::clone(&shared), Arc::new(server), (geometry, access), lines);
         let thread = std::thread::Builder::new().name("nbd".to_owned()).spawn(move || session.run());
         let thread = Some(thread.map_err(failed("open"))?);
-        Ok(Self { shared, info, geometry, storage, thread })
+        Ok(Self { shared, info, geometry, storage, given_up: Mutex::default(), thread })
     }
 
     /// What lies behind it, as far as can be known.
@@ -205,15 +207,25 @@ impl Remote {
     }
 
     fn call(&self, ask: Ask, offset: u64, bytes: u64, memory: AlignedBuf) -> io::Result<AlignedBuf> {
+        let timed_out = |text| Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        let mut given_up = locked(&self.given_up);
+        given_up.retain(|call| call.strong_count() > 0);
+        // What was given up may still be written: nothing newer may go before it.
+        if !given_up.is_empty() {
+            return timed_out("the NBD server has not answered an earlier call yet".to_owned());
+        }
+        drop(given_up);
         let (answer, answers) = channel();
-        let call = Call { ask, offset, bytes, memory, answer };
+        let alive = Arc::new(());
+        let this = Arc::downgrade(&alive);
+        let call = Call { ask, offset, bytes, memory, answer, _alive: alive };
         self.shared.give(|inbox| inbox.tasks.push(Box::new(call)));
         match answers.recv_timeout(CALL_LIMIT) {
             Ok((result, memory)) => result.map(|()| memory).map_err(io::Error::from),
             Err(RecvTimeoutError::Timeout) => {
                 let why = self.link().away.map_or_else(|| "it is silent".to_owned(), |(_, why)| why);
-                let text = format!("the NBD server did not answer for {} s ({why})", CALL_LIMIT.as_secs());
-                Err(io::Error::new(io::ErrorKind::TimedOut, text))
+                locked(&self.given_up).push(this);
+                timed_out(format!("the NBD server did not answer for {} s ({why})", CALL_LIMIT.as_secs()))
             }
             Err(RecvTimeoutError::Disconnected) => Err(Errno::IO.into()),
         }

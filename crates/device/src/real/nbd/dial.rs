@@ -11,7 +11,7 @@ use flashfront_nbd_proto::uri::{Address, Uri};
 use flashfront_nbd_proto::wire::Replies;
 
 use super::line::Line;
-use super::stream::{Socket, Stream};
+use super::stream::{Socket, Stream, left};
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 use crate::real::error::OpenError;
@@ -143,7 +143,8 @@ impl Server {
                 Err(broken) => return Err(DialError::broken(&broken)),
                 Ok(Step::Opened(_)) => return Ok(line),
                 Ok(Step::StartTls(_)) => line = self.start_tls(line, deadline)?,
-                Ok(_) => {}
+                // A server may talk for ever.
+                Ok(_) => drop(left(deadline).map_err(|error| DialError::io("the NBD handshake", &error))?),
             }
         }
     }

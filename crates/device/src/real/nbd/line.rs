@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Instant;
 
 use flashfront_nbd_proto::client::{self, Broken, Client, ExportInfo, Misuse, Step};
@@ -368,7 +369,7 @@ impl Line {
     pub(super) fn read_now(&mut self, offset: u64, into: &mut [u8], deadline: Instant) -> Result<(), Lost> {
         let (answer, answers) = std::sync::mpsc::channel();
         let (ask, bytes) = (Ask::READ, into.len() as u64);
-        let call = Call { ask, offset, bytes, memory: AlignedBuf::new(into.len()), answer };
+        let call = Call { ask, offset, bytes, memory: AlignedBuf::new(into.len()), answer, _alive: Arc::default() };
         let mut task: Box<dyn Task> = Box::new(call);
         let wish = task.next(bytes);
         let mut answered: Vec<Answered> =

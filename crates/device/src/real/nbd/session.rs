@@ -43,6 +43,16 @@ struct Away {
     next: Option<Instant>,
 }
 
+/// The connections that there are, or were.
+#[derive(Clone, Copy)]
+struct Up {
+    since: Instant,
+    /// They were made by so many tries.
+    tries: u32,
+    /// They have answered so many requests.
+    answers: u64,
+}
+
 /// The thread's state.
 pub(super) struct Session {
     shared: Arc<Shared>,
@@ -53,6 +63,7 @@ pub(super) struct Session {
     info: ExportInfo,
     lines: Vec<Line>,
     away: Option<Away>,
+    up: Up,
     /// Tasks without a request under way, the oldest first.
     todo: VecDeque<Box<dyn Task>>,
     answered: Vec<Answered>,
@@ -76,6 +87,7 @@ impl Session {
             info,
             lines,
             away: None,
+            up: Up { since: Instant::now(), tries: 0, answers: 0 },
             todo: VecDeque::new(),
             answered: Vec::new(),
             cookie: 0,
@@ -162,25 +174,22 @@ impl Session {
 
     /// Fails a flush, and all others that were asked for by now.
     fn fail_flushes(&mut self, first: Box<dyn Task>) {
-        let (flushes, others): (Vec<Box<dyn Task>>, Vec<Box<dyn Task>>) = std::mem::take(&mut self.todo)
-            .into_iter()
-            .map(|mut task| (task.next(1).ask == Ask::Flush, task))
-            .fold((vec![first], Vec::new()), |(mut flushes, mut others), (is_flush, task)| {
-                if is_flush {
-                    flushes.push(task)
-                } else {
-                    others.push(task)
-                }
-                (flushes, others)
-            });
-        self.todo = others.into();
-        for flush in flushes {
-            self.todo.extend(flush.advance(Err(Errno::IO)));
+        let mut others = VecDeque::new();
+        let queued = std::mem::take(&mut self.todo);
+        for mut task in std::iter::once(first).chain(queued) {
+            if task.next(1).ask == Ask::Flush {
+                // A flush is one request: there is no more of it.
+                let _ = task.advance(Err(Errno::IO));
+            } else {
+                others.push_back(task);
+            }
         }
+        self.todo = others;
     }
 
     fn answer(&mut self, Answered { mut task, outcome, covers }: Answered) {
         let ask = task.next(1).ask;
+        self.up.answers += 1;
         match outcome {
             Ok(_) if ask.changes() => {
                 self.acked += 1;
@@ -223,9 +232,20 @@ impl Session {
             self.todo.push_front(task);
         }
         let now = Instant::now();
-        self.away = Some(Away { since: now, tries: 0, next: Some(now) });
+        // A server that answers nothing and hangs up again and again is asked less and less often.
+        let Up { since, tries, answers } = self.up;
+        let tries = if answers == 0 { tries } else { 0 };
+        let next = if since.elapsed() < PAUSE_MAX { now + self.pause(tries) } else { now };
+        self.away = Some(Away { since: now, tries, next: Some(next) });
         self.shared.link().away = Some((now, why.clone()));
         self.shared.tell(&LinkNews::Lost { why, unflushed });
+    }
+
+    /// The pause before a try. Half of it is random, so that many clients don't come together.
+    fn pause(&mut self, tries: u32) -> Duration {
+        let pause = PAUSE.saturating_mul(1 << tries.min(10)).min(PAUSE_MAX);
+        let half_ms = pause.as_millis() as u64 / 2;
+        Duration::from_millis(half_ms + self.rng.below(half_ms))
     }
 
     /// Starts a thread that connects.
@@ -247,6 +267,7 @@ impl Session {
         match dialed {
             Ok(lines) => {
                 let after = away.since.elapsed();
+                self.up = Up { since: Instant::now(), tries: away.tries, answers: 0 };
                 (self.away, self.info, self.lines) = (None, lines[0].info(), lines);
                 let mut link = self.shared.link();
                 (link.away, link.reconnects) = (None, link.reconnects + 1);
@@ -254,18 +275,16 @@ impl Session {
                 self.shared.tell(&LinkNews::Back { after });
             }
             Err(refused) => {
-                let pause = PAUSE.saturating_mul(1 << away.tries.min(10)).min(PAUSE_MAX);
-                // Half of the pause at random, so that many clients don't come together.
-                let pause_ms = pause.as_millis() as u64 / 2;
-                let pause = Duration::from_millis(pause_ms + self.rng.below(pause_ms));
-                away.next = Some(Instant::now() + pause);
+                let (since, tries) = (away.since, away.tries);
+                let next = Instant::now() + self.pause(tries);
+                self.away = Some(Away { since, tries, next: Some(next) });
                 let (why, is_judged) = match refused {
                     Refused::Dial(error) => (error.what, false),
                     Refused::Changed(why) => (why, true),
                 };
                 let mut link = self.shared.link();
                 let is_new = link.away.as_ref().is_none_or(|(_, told)| *told != why);
-                link.away = Some((away.since, why.clone()));
+                link.away = Some((since, why.clone()));
                 drop(link);
                 if is_judged && is_new {
                     self.shared.tell(&LinkNews::Refused { why });

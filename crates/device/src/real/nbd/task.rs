@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use flashfront_nbd_proto::Ask;
@@ -46,6 +47,8 @@ pub(super) struct Call {
     pub(super) bytes: u64,
     pub(super) memory: AlignedBuf,
     pub(super) answer: Sender<(Result<(), Errno>, AlignedBuf)>,
+    /// There as long as the call is.
+    pub(super) _alive: Arc<()>,
 }
 
 impl Task for Call {
