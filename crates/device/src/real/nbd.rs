@@ -6,7 +6,9 @@
 //! that goes away is connected to again, for ever; meanwhile jobs wait. Whoever can't wait so long
 //! has [`crate::wrap::Patience`].
 
+mod again;
 mod dial;
+mod flight;
 mod line;
 mod link;
 mod session;
@@ -37,9 +39,10 @@ use super::error::OpenError;
 use super::lock::Access;
 use super::storage::Storage;
 use crate::Geometry;
+use again::Refused;
 use dial::{DialError, Server};
 use line::Line;
-use session::{Refused, Session};
+use session::Session;
 use task::Call;
 pub(super) use task::{Task, Wish};
 
@@ -47,7 +50,7 @@ pub(super) use task::{Task, Wish};
 const BLOCK_BYTES_MAX: u32 = 4096;
 /// I/Os that a server is given at a time.
 pub(super) const PLACES: usize = 128;
-/// Whoever waits for a call waits so long. A server that is away so long is an error then.
+/// A call is waited for so long. Then a server that is away is an error.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// Whether a path is the URI of a device on another machine, or behind another program.

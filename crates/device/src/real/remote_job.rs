@@ -23,7 +23,7 @@ const RANGE_BYTES_MAX: u64 = 1 << 30;
 pub(super) struct RemoteJob {
     job: Job,
     ended: Arc<Ended>,
-    /// Of a range without payload so many bytes are done.
+    /// Bytes that are done, of a range without payload.
     done: u64,
 }
 

@@ -92,7 +92,8 @@ impl Storage {
         Self { levels: below::levels(top, sys) }
     }
 
-    /// Names the storage behind an export, of which nothing more is known. Two URIs that differ may name the same export.
+    /// Names the storage behind an export, of which nothing more is known. Two URIs that differ may
+    /// name the same export.
     pub(super) fn of_uri(uri: &Uri) -> Self {
         let name = uri.to_string();
         let hash = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, name.as_bytes());

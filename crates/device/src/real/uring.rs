@@ -176,9 +176,7 @@ impl Uring {
             Step::Read { len, .. } | Step::Write { len, .. } => u64::from(len),
             _ => 0,
         };
-        // A device without a file is done by a thread.
-        let fd = job.file.file().map_or(-1, AsRawFd::as_raw_fd);
-        let fixed = job.fixed_file.then_some(job.device);
+        let (fd, fixed) = (job.file.file().map_or(-1, AsRawFd::as_raw_fd), job.fixed_file.then_some(job.device));
         let buffer = chunk.and_then(|(number, chunk)| self.registered(number, &chunk, bytes));
         self.push(&entry(step, fixed, fd, buffer).user_data(u64::from(number)));
     }

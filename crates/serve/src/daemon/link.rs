@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Links to the servers of network volumes: what the log says of them, and who is let in again.
 //!
-//! A server that is there again must have the export as it was: the device compares its size, and
-//! here the record of its samples is compared, as after a crash.
+//! A server that is there again must have the export as it was. The device compares the size. Here
+//! the record of samples is compared, as after a crash.
 
 use std::path::PathBuf;
 use std::sync::Arc;

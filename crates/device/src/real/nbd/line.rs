@@ -17,8 +17,9 @@ use flashfront_nbd_proto::wire::Errno as NbdErrno;
 use flashfront_nbd_proto::{Ask, Request};
 use rustix::io::Errno;
 
+use super::flight::{Answered, Flight, HEADER_BYTES, Lost, Named, Piece, errno};
 use super::stream::Stream;
-use super::task::{Call, Task, Wish};
+use super::task::{Call, Task};
 use crate::real::aligned::AlignedBuf;
 
 /// Received with one system call, beside payload.
@@ -26,79 +27,6 @@ const INPUT_BYTES: usize = 256 << 10;
 const _: () = assert!(INPUT_BYTES >= client::INPUT_BYTES_MIN);
 /// Pieces that are sent with one system call.
 const SLICES_MAX: usize = 64;
-/// The longest header of a request.
-const HEADER_BYTES: usize = 32;
-
-/// Why a connection is of no use any more.
-#[derive(Debug)]
-pub(super) enum Lost {
-    Io(io::Error),
-    Broken(Broken),
-    /// The server says that it is about to end.
-    Ending,
-}
-
-impl std::fmt::Display for Lost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                f.write_str("the server closed the connection")
-            }
-            Self::Io(error) => write!(f, "the connection failed: {error}"),
-            Self::Broken(broken) => broken.fmt(f),
-            Self::Ending => f.write_str("the server says that it is ending"),
-        }
-    }
-}
-
-impl From<io::Error> for Lost {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-/// A piece of what is to be sent.
-#[derive(Debug)]
-enum Piece {
-    Header([u8; HEADER_BYTES], usize),
-    /// The payload of the task with this cookie.
-    Payload(u64, NonNull<u8>, usize),
-}
-
-/// A task whose answer has not come, or whose payload is not sent.
-#[derive(Debug)]
-struct Flight {
-    task: Box<dyn Task>,
-    /// Bytes of the part that was asked for.
-    bytes: u64,
-    at: Option<NonNull<u8>>,
-    sent: bool,
-    answer: Option<Result<u32, Errno>>,
-    extents: Vec<client::Extent>,
-    /// Nobody waits for it any more.
-    forgotten: bool,
-    /// Changes that were acknowledged when it began.
-    covers: u64,
-}
-
-/// A request of a task, with what the thread knows of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Named {
-    pub(super) wish: Wish,
-    pub(super) fua: bool,
-    pub(super) cookie: u64,
-    /// Changes that were acknowledged by now.
-    pub(super) covers: u64,
-}
-
-/// A task whose answer is complete.
-#[derive(Debug)]
-pub(super) struct Answered {
-    pub(super) task: Box<dyn Task>,
-    pub(super) outcome: Result<u32, Errno>,
-    /// As in [`Named`].
-    pub(super) covers: u64,
-}
 
 /// A connection.
 #[derive(Debug)]
@@ -242,7 +170,7 @@ impl Line {
         Ok(self.stream.flush()?)
     }
 
-    /// So many bytes more are sent.
+    /// Notes that `bytes` more bytes are sent.
     fn advance(&mut self, bytes: usize, answered: &mut Vec<Answered>) {
         self.sent += bytes;
         while let Some(piece) = self.pieces.front()
@@ -431,16 +359,6 @@ impl AsFd for Line {
     }
 }
 
-impl Piece {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Header(bytes, len) => &bytes[..*len],
-            // SAFETY: the memory belongs to a flight that is not over before this is sent.
-            Self::Payload(_, at, len) => unsafe { std::slice::from_raw_parts(at.as_ptr(), *len) },
-        }
-    }
-}
-
 /// Receives; `None` if there is nothing now. The end of the stream is an error.
 fn received(stream: &mut Stream, into: &mut [IoSliceMut<'_>]) -> io::Result<Option<usize>> {
     loop {
@@ -451,16 +369,5 @@ fn received(stream: &mut Stream, into: &mut [IoSliceMut<'_>]) -> io::Result<Opti
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
-    }
-}
-
-/// The kernel's word for an error of the protocol's.
-fn errno(error: NbdErrno) -> Errno {
-    match error {
-        NbdErrno::EPERM => Errno::ROFS,
-        NbdErrno::ENOSPC => Errno::NOSPC,
-        NbdErrno::EINVAL => Errno::INVAL,
-        NbdErrno::ENOTSUP => Errno::OPNOTSUPP,
-        _ => Errno::IO,
     }
 }

@@ -17,11 +17,13 @@ use flashfront_nbd_proto::wire::export_flag;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use super::dial::{DialError, LIMIT, Server};
-use super::line::{Answered, Line, Named};
+use super::again::{Refused, again};
+use super::dial::Server;
+use super::flight::{Answered, Named};
+use super::line::Line;
 use super::link::LinkNews;
 use super::task::Task;
-use super::{Inbox, Shared, geometry_of};
+use super::{Inbox, Shared};
 use crate::real::lock::Access;
 use crate::{Geometry, Rng};
 
@@ -71,7 +73,7 @@ pub(super) struct Session {
     /// Changes that were acknowledged, and how many of them a flush has covered.
     acked: u64,
     flushed: u64,
-    /// Of the changes up to this one some may be gone: a flush that covers them must fail.
+    /// Changes up to this one may be gone: a flush that covers them must fail.
     lost: Option<u64>,
     rng: Rng,
 }
@@ -254,7 +256,7 @@ impl Session {
         (away.next, away.tries) = (None, away.tries + 1);
         let (shared, server, opened) = (Arc::clone(&self.shared), Arc::clone(&self.server), self.opened);
         let dial = move || {
-            let lines = again(&shared, &server, opened);
+            let lines = again(shared.watch.get(), &server, opened);
             shared.give(|inbox| inbox.dialed = Some(lines));
         };
         if std::thread::Builder::new().name("nbd-dial".to_owned()).spawn(dial).is_err() {
@@ -330,45 +332,4 @@ impl Session {
             self.lines.iter().map(|line| PollFd::from_borrowed_fd(line.as_fd(), PollFlags::IN)).collect();
         let _ = rustix::event::poll(&mut fds, Timespec::try_from(left).ok().as_ref());
     }
-}
-
-/// Why a server that is there again is not used.
-#[derive(Debug)]
-pub(super) enum Refused {
-    /// There is no connection.
-    Dial(DialError),
-    /// The export is another one.
-    Changed(String),
-}
-
-/// Connects again, and looks whether the export is what it was.
-fn again(shared: &Shared, server: &Server, (geometry, access): (Geometry, Access)) -> Result<Vec<Line>, Refused> {
-    let mut first = server.dial().map_err(Refused::Dial)?;
-    let info = first.info();
-    if info.size_bytes != geometry.size_bytes {
-        let (now, before) = (info.size_bytes, geometry.size_bytes);
-        return Err(Refused::Changed(format!("the export came back with {now} bytes, and it had {before}")));
-    }
-    let now = geometry_of(&info, access).map_err(|error| Refused::Changed(error.what))?;
-    if now.logical_block_bytes > geometry.logical_block_bytes {
-        let (now, before) = (now.logical_block_bytes, geometry.logical_block_bytes);
-        return Err(Refused::Changed(format!("the export came back with blocks of {now} bytes, and it had {before}")));
-    }
-    if let Some(watch) = shared.watch.get() {
-        let mut error = None;
-        let result = (watch.check)(&mut |offset, into| {
-            let read = first.read_now(offset, into, Instant::now() + LIMIT);
-            read.map_err(|lost| {
-                error.get_or_insert(lost.to_string());
-                std::io::Error::other("the connection was lost")
-            })
-        });
-        // What could not be read proves nothing.
-        if let Some(what) = error {
-            return Err(Refused::Dial(DialError { what, todo: "see the server's log" }));
-        }
-        result.map_err(Refused::Changed)?;
-    }
-    let further = server.dial_further(&info);
-    Ok(std::iter::once(first).chain(further).collect())
 }

@@ -27,7 +27,7 @@ pub(super) struct Disk {
     pub(super) durable: Vec<u8>,
     /// Requests are carried out and not answered.
     pub(super) mute: bool,
-    /// So many requests are carried out before it dies by itself.
+    /// The server dies by itself after so many requests.
     pub(super) dies_after: Option<u64>,
     /// Each request fails with this.
     pub(super) fails: Option<Errno>,
