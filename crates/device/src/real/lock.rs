@@ -97,7 +97,7 @@ impl Identity {
         Ok(Self { size_bytes, serial, store: Store::of_meta(&meta) })
     }
 
-    /// Makes the identity of an export: its server tells no serial number, and its store is its URI.
+    /// Makes the identity of an export: its server tells no serial number, its store is its URI.
     pub(super) fn of_export(storage: &super::storage::Storage, size_bytes: u64) -> Self {
         Self { size_bytes, serial: None, store: storage.top() }
     }
