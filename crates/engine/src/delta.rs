@@ -3,7 +3,8 @@
 //!
 //! There are four kinds, and each has its own way to the other lanes:
 //!
-//! - sums (counters, dirty blocks, bytes of buffers): a lane adds to them, and reads none;
+//! - sums (counters, dirty blocks, bytes of buffers): a lane adds to them. Only reclaim reads one:
+//!   whether any block is lost;
 //! - messages to the coordinator ([`Up`]), which handles them after the step;
 //! - gauges of the devices, and flushes of the origins: a lane notes what happened, and asks;
 //! - members of the cache and their failures: these count at once, so no lane works apart then.
