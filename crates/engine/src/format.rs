@@ -48,9 +48,9 @@ pub const CHECKPOINT_AGES_MAX: usize = 510;
 pub const SEGMENTS_MIN: u32 = 16;
 /// Streams of a lane: each has its own open segment (see [`Stream`]).
 pub const STREAMS: usize = 3;
-/// Commits, openings, checkpoints and updates are counted from 0; a number from here on is no count
-/// but damage whose checksum happens to fit, or a forgery. Whoever adds 1 to a smaller one need not
-/// think of the end.
+/// The first number that is no count. Commits, openings, checkpoints and updates are counted from
+/// 0. A number from here on is damage whose checksum happens to fit, or a forgery. Code that adds 1
+/// to a smaller number need not think of the end.
 pub const NUMBER_MAX: u64 = 1 << 62;
 /// Fewest bits of each checksum that a checkpoint holds: what the index keeps at least.
 pub const CHECKSUM_BITS_MIN: u8 = 16;
@@ -89,8 +89,8 @@ fn block_crc(block: &[u8], field: usize) -> u32 {
     digest.finalize()
 }
 
-/// What a block's checksum on the medium covers besides its data: its key and the cache, so that
-/// a misdirected or stale block does not pass.
+/// The checksum of a block on the medium. It covers the data, the key and the cache, so that a
+/// misdirected or stale block does not pass.
 #[must_use]
 pub fn seal_checksum(data_crc: u32, key: Key, cache_tag: u64) -> u32 {
     let mut x = key.block.0 ^ (u64::from(key.origin.0) << 48) ^ cache_tag;

@@ -2,7 +2,7 @@
 //! Checkpoints: the index on the device, so that replay need not start at the beginning.
 //!
 //! A checkpoint is fuzzy: the index is written part by part while requests go on. Its head names
-//! the first commit that replay has to read, which is the next one when it began; what changed
+//! the first commit that replay has to read: the next one when the checkpoint began. What changed
 //! since is in the log after that. The head is written last, when all that the parts refer to is
 //! durable. Two areas are used in turn, so that the last checkpoint is whole while the next is
 //! written.

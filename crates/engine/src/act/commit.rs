@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The log of a lane: blocks are appended to open commits in RAM, which are sealed when they are
-//! full and a place in flight is free, written, and made durable in order.
+//! The log of a lane. Blocks are appended to open commits in RAM. A commit is sealed when it is
+//! full and a place in flight is free. Then it is written, and made durable, in order.
 //!
 //! Rules, each needed by recovery (docs/internals/format.md):
-//! - A commit's number is given when it is sealed; its entries are judged then, so that a block
+//! - A commit gets its number when it is sealed, and its entries are judged then. So a block
 //!   superseded in the meantime (perhaps in another stream) is written as dead.
 //! - Each header says where every stream's next commit will start, so that replay can follow the
 //!   log without searching. A stream therefore always has its next segment reserved.
-//! - Replay takes a clean block only if its content is durable on the origin: a header says of how
+//! - Replay takes a clean block only if its content is durable on the origin. A header says of how
 //!   many commits of promoted blocks that was not known (see `unproven`).
 //! - A FLUSH that comes while a commit made for FLUSHes is in flight shares the next one.
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads of cached blocks that the origin answers, because the cache device is slower at the moment
-//! (`congestion`).
+//! Detours: reads of cached blocks that the origin answers, because the cache device is slower at
+//! the moment (`congestion`).
 //!
-//! Only clean blocks: of dirty ones the origin has an older version (canary `congested-dirty`).
-//! The piece's lock keeps them clean. Invariant: a hit waits for no origin. The origin has the
-//! time that the cache device was expected to take; then the cache device is asked (test:
-//! `a_hit_waits_for_no_origin_that_does_not_answer`). So such a read has a buffer of its own,
-//! which may be filled late. The slots of its blocks are pinned as long as a hit waits. An origin
-//! that fails is no harm, nor one that has something else than what is cached: then that is read
-//! from the cache device after all (test: `hits_survive_a_broken_origin`).
+//! Only clean blocks take one: of dirty ones the origin has an older version (canary
+//! `congested-dirty`). The piece's lock keeps them clean.
+//!
+//! Invariant: a hit waits for no origin. The origin has the time that the cache device was expected
+//! to take; then the cache device is asked (test:
+//! `a_hit_waits_for_no_origin_that_does_not_answer`). So such a read has a buffer of its own, which
+//! may be filled late. The slots of its blocks are pinned as long as a hit waits. An origin that
+//! fails does no harm, nor does one that has something else than what is cached. Then the block is
+//! read from the cache device after all (test: `hits_survive_a_broken_origin`).
 
 use smallvec::{SmallVec, smallvec};
 

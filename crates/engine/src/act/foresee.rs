@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What becomes of a request, told before it is accepted: whether it ends by itself, or may wait
-//! for an origin.
+//! Foresight: what becomes of a request, told before it is accepted. Either it ends by itself, or
+//! it may wait for an origin.
 //!
 //! Nothing is changed by looking. The answer holds for a request that is accepted next, with
 //! nothing taken in between. "Ends by itself" is exact as long as the cache device answers and has

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where an origin has holes that the cache has nothing newer for.
+//! Maps: where an origin has holes that the cache has nothing newer for.
 //!
 //! What is clean in the cache is the same on the origin, so only dirty blocks count. They are noted
-//! before the origin is asked: a block that was clean then, and whose place is a hole afterwards,
-//! read as zeroes at some moment between (test: `holes_read_as_zeroes`). A block that is destaged
-//! meanwhile was dirty when it was noted. A request costs [`STEPS_MAX`] steps at most, however long
-//! its range is; the answer may tell of less than was asked.
+//! before the origin is asked. So a block that was clean then, and whose place is a hole
+//! afterwards, read as zeroes at some moment between (test: `holes_read_as_zeroes`). A block that
+//! is destaged meanwhile was dirty when it was noted. A request costs [`STEPS_MAX`] steps at most,
+//! however long its range is. The answer may tell of less than was asked.
 
 use crate::act::answer::part_done;
 use crate::coordinator::{Asked, Coordinator, MAP};

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reclaim: old segments become free again.
 //!
-//! A victim's headers are read from the device (they are the reverse map, so that none is kept in
-//! RAM). Its dirty blocks are moved to the end of the writes if they are few, else destaged; clean
-//! ones are copied forward or dropped, as the policy says. Then "freed" goes into the log, and once
-//! that is durable and nobody reads from it any more, the segment is free. That entry is in a
-//! commit of the writes, and so not in an earlier one than what was moved: no crash takes the old
-//! copy of a dirty block and leaves no new one (`acknowledged_and_flushed_survives_any_crash`).
+//! A victim's headers are read from the device. They are the reverse map, so that none is kept in
+//! RAM. Dirty blocks are moved to the end of the writes if they are few, else destaged. Clean
+//! blocks are copied forward or dropped, as the policy says. Then "freed" goes into the log. Once
+//! that is durable and nobody reads from the segment any more, it is free.
+//!
+//! The entry "freed" is in a commit of the writes, and so not in an earlier commit than what was
+//! moved. No crash takes the old copy of a dirty block and leaves no new one
+//! (`acknowledged_and_flushed_survives_any_crash`).
+//!
 //! Segments with dead room come first ([`crate::organ::sparse::Sparse`]), as long as that is
-//! enough; then those that the policy would give up. Only segments whose commits the last
+//! enough. Then come those that the policy would give up. Only segments whose commits the last
 //! checkpoint covers are reclaimed, because replay needs the others.
 
 use alloc::vec::Vec;
@@ -51,7 +54,7 @@ pub(crate) const VICTIMS_MAX: usize = 4;
 /// have 4,000, each with a buffer of its own.
 pub(crate) const SURVIVORS_MAX: usize = 256;
 /// The part of a segment's slots that may be dirty for its blocks to be moved. Moving a quarter of
-/// a segment gives three quarters of one, whatever the origin does; without it a cache before a
+/// a segment gives three quarters of one, whatever the origin does. Without that, a cache before a
 /// disk was full of holes with a few dirty blocks between (`the_engine_holds_what_the_model_says`).
 const MOVED_PART: u32 = 4;
 /// A segment must have so many slots more than live blocks to be cleaned. With fewer the headers of
@@ -135,9 +138,9 @@ pub(crate) fn has_trouble(lane: &Lane, cx: &Cx<'_>) -> bool {
     cx.delta.lost() > 0 || lane.trouble.has_suspects() || lane.trouble.reads_elsewhere()
 }
 
-/// Whether the dirty blocks of a segment are to be moved, now or when the log takes more. Not
-/// while anybody reads from it: who finds a block damaged that has left its slot since takes it
-/// for clean, and the origin for newer (`damaged`).
+/// Whether the dirty blocks of a segment are to be moved, now or when the log takes more. They
+/// aren't while anybody reads from it. A reader that finds a block damaged which has left its slot
+/// since takes it for clean, and the origin for newer (`damaged`).
 fn is_to_move(lane: &Lane, segment: u32, cx: &Cx<'_>) -> bool {
     let Segment { dirty, pins, .. } = lane.log.segment(segment);
     let (part, room) = if lane.reclaim.compacting == Some(segment) {
@@ -158,9 +161,9 @@ pub(crate) fn is_cleaned(lane: &Lane, segment: u32) -> bool {
     lane.reclaim.victims.get(&segment).is_some_and(|victim| victim.cleaned)
 }
 
-/// Whether a dirty block must stay in its slot: it is lost, or a request changes it, which
-/// waits for its destage or is replacing it on the origin. One that will be written anew in the
-/// log is better left there, but where the room for that comes of moving it.
+/// Whether a dirty block must stay in its slot: it is lost, or a request changes it. That request
+/// waits for the block's destage, or is replacing it on the origin. A block that will be written
+/// anew in the log is better left there, but where the room for that comes of moving it.
 fn must_stay(lane: &Lane, segment: u32, flat: Flat) -> bool {
     lane.trouble.is_lost(flat)
         || if lane.reclaim.compacting == Some(segment) {
@@ -445,8 +448,8 @@ fn move_dirty(lane: &mut Lane, survivor: Survivor, found: Found, from: Span, cx:
     cx.delta.counters.moved_blocks += u64::from(appended);
 }
 
-/// Records that a segment is freed. Its blocks stay in the index until that is durable, so that
-/// a direct write of one of them knows that the log must say so first.
+/// Records that a segment is freed. Its blocks stay in the index until that is durable. So a direct
+/// write of one of them knows that the log must say so first.
 fn give_up(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
     let Some(victim) = lane.reclaim.victims.remove(&segment) else { return };
     lane.reclaim.compacting = lane.reclaim.compacting.filter(|id| *id != segment);

@@ -3,8 +3,8 @@
 //!
 //! Replay reads the three places where the next commit may start, takes the one with the next
 //! number, and goes on from the places that it names. Commits that were durable when a later one
-//! was sealed need no check; the data of the others is read and verified, and the first that is
-//! torn ends the log, whatever may be whole behind it: what survives is a prefix (test:
+//! was sealed need no check. The data of the others is read and verified. The first that is torn
+//! ends the log, whatever may be whole behind it: what survives is a prefix (test:
 //! `crash_keeps_a_prefix`). A log that ends before a commit that was durable is damaged, and the
 //! cache is not opened.
 

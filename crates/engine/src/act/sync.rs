@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fills a new mirror while the cache serves.
+//! Sync: a new mirror is filled while the cache serves.
 //!
-//! From the moment it is there it gets all writes. What was dirty before is copied, slot by slot,
-//! in the order of the dirty set. Then each lane writes a checkpoint, so that replay needs nothing
-//! older: with that the new member holds all that it must, and the superblocks may say so. A block
-//! that can't be read is tried again later, also one that was taken for lost; if it can't be read
-//! then either it is left out, and that is told: it is no worse off on two devices than on one.
+//! From the moment it is there the new member gets all writes. What was dirty before is copied,
+//! slot by slot, in the order of the dirty set. Then each lane writes a checkpoint, so that replay
+//! needs nothing older. With that the new member holds all that it must, and the superblocks may
+//! say so.
+//!
+//! A block that can't be read is tried again later, also one that was taken for lost. If it can't
+//! be read then either, it is left out, and that is told. The block is no worse off on two devices
+//! than on one.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

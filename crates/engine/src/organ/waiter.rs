@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who waits for a commit to be durable, and what a request to wait comes to.
+//! Waiters for a commit to be durable, and what a request to wait comes to.
 
 use alloc::vec::Vec;
 
 use crate::fact::io::RequestError;
 use crate::organ::index::Flat;
 
-/// Who waits for a commit to be durable.
+/// A waiter for a commit to be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// A FLUSH.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The window's bytes: copies of blocks that were read from an origin and are not in the cache.
 //!
-//! Coherent by the locks: a copy is put in while a read holds its range, and whatever changes a
+//! Locks keep them coherent. A copy is put in while a read holds its range. Whatever changes a
 //! block holds its range alone and forgets the copy first ([`RamWindow::forget`]). Neighbours,
 //! which nobody locks, are put in only if nobody has asked to change them since they were read
-//! ([`crate::act::neighbours`]). So a block is in the window or in the index, never in both
-//! (checked by `check`).
+//! ([`crate::act::neighbours`]).
+//!
+//! So a block is in the window or in the index, never in both (checked by `check`).
 
 use alloc::vec::Vec;
 
@@ -33,8 +34,9 @@ impl RamWindow {
         self.window.find(flat.0).is_some()
     }
 
-    /// The copy of a block that is read, and whether it came along with another one and is asked
-    /// for for the first time: then the policy is to be asked about it ([`RamWindow::stays`]).
+    /// The copy of a block that is read, and whether the block came along with another one and is
+    /// asked for for the first time. Then the policy is to be asked about it
+    /// ([`RamWindow::stays`]).
     pub(crate) fn read(&mut self, flat: Flat, policy: &mut dyn Policy) -> Option<(Span, bool)> {
         let place = self.window.find(flat.0)?;
         let first = self.window.read(place, policy);

@@ -24,9 +24,9 @@ const STEP: u64 = 16;
 const STEPS_MAX: u64 = 16;
 
 pub(super) struct Share {
-    /// Of the cache.
+    /// Blocks of the cache.
     blocks: u64,
-    /// Of the zone of writes, in parts.
+    /// Blocks of the zone of writes, in parts.
     parts: u64,
     /// The cache was full once.
     begun: bool,

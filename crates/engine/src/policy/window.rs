@@ -47,7 +47,7 @@ const CONTROL: u64 = 32;
 /// The count of a neighbour that nobody has asked for.
 const UNASKED: u8 = 0;
 
-/// Who waits where, of a lane.
+/// The window of a lane: which block waits in which place.
 #[derive(Default)]
 pub struct Window {
     capacity: usize,
