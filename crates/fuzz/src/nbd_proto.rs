@@ -34,7 +34,7 @@ fn body(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let what = bytes.u8();
     if what == 0xff {
-        return uri(bytes.0);
+        return uri(bytes.take(usize::MAX));
     }
     let replies = ALL[usize::from(what >> 1) % 3];
     let sound = what & 8 == 0;
