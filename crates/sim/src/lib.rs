@@ -6,8 +6,8 @@
 //! would have held; [`replay`] and [`adapt`] count what comes of it. [`system`] is what loads run
 //! on: the production engine without payload, or a bare device. [`rival`] has models of other
 //! caches. [`load`], [`scenario`] and [`compare`] run jobs on them. [`calibrate`] holds the models
-//! of devices beside measurements, and [`advise`] says what a cache is worth. There are no threads
-//! and no clock, so the same load gives the same figures.
+//! of devices beside measurements, and [`advise`] says what a cache is worth. There is no clock, so
+//! the same load gives the same figures.
 //!
 //! Whether an answer is right is not asked here: that is crates/proof.
 #![forbid(unsafe_code)]
