@@ -25,7 +25,7 @@ pub(crate) struct Format {
     /// may die.
     #[arg(long, value_name = "PATH")]
     mirror: Option<PathBuf>,
-    /// The origin: the block device or file to be cached.
+    /// The origin: a block device, a file, or the URI of an NBD export (nbd://HOST/EXPORT).
     #[arg(long, value_name = "PATH")]
     origin: PathBuf,
     /// How writes are treated; can be changed at any time with `set`.

@@ -68,7 +68,7 @@ pub(crate) struct Serve {
     /// file's mirror is left alone.
     #[arg(long, conflicts_with_all = ["mirror", "without_cache"])]
     without_mirror: bool,
-    /// The origin that the cache was made for.
+    /// The origin that the cache was made for: a path, or the URI of an NBD export.
     #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "print_config"])]
     origin: Option<PathBuf>,
     /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT; may be given several times.
