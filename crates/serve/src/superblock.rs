@@ -87,7 +87,7 @@ pub fn read(device: &DeviceFile) -> Result<Stored, SuperblockReadError> {
 
 /// Reads the copies from any bytes: one bad sector must not take the other copy along (test:
 /// `either_copy_may_be_unreadable`).
-fn read_with(
+pub(crate) fn read_with(
     path: &Path,
     size: u64,
     mut read_at: impl FnMut(u64, &mut [u8]) -> io::Result<()>,

@@ -15,7 +15,7 @@ use flashfront_engine::format::Superblock;
 use super::members::Members;
 use crate::config::Config;
 use crate::report::LinkReport;
-use crate::stale;
+use crate::{stale, superblock};
 
 /// Looks after the links of all devices that have one.
 pub(super) fn look_after(config: &Config, members: &Members, origins: &[Arc<DeviceFile>], superblock: &Superblock) {
@@ -29,13 +29,21 @@ pub(super) fn look_after(config: &Config, members: &Members, origins: &[Arc<Devi
             None => Ok(()),
         });
     }
-    members.iter().for_each(|(_, member)| look_after_member(member));
+    members.iter().for_each(|(_, member)| look_after_member(member, superblock));
 }
 
-/// Looks after the link of a cache device. Its blocks have checksums, and what it loses fails its
-/// flush.
-pub(super) fn look_after_member(member: &Arc<DeviceFile>) {
-    watch(member, "the cache device", |_| Ok(()));
+/// Looks after the link of a cache device. A server that is there again must have this cache, in
+/// this opening. Blocks have checksums, and a lost write fails the device's flush.
+pub(super) fn look_after_member(member: &Arc<DeviceFile>, superblock: &Superblock) {
+    let (uuid, epoch) = (superblock.uuid, superblock.epoch);
+    let (path, size_bytes) = (member.path().to_owned(), member.geometry().size_bytes);
+    watch(member, "the cache device", move |read| {
+        let found = superblock::read_with(&path, size_bytes, |at, into| read(at, into));
+        match found {
+            Ok(it) if (it.superblock.uuid, it.superblock.epoch) == (uuid, epoch) => Ok(()),
+            _ => Err("the export came back with other content (it is not the cache of this opening)".to_owned()),
+        }
+    });
 }
 
 fn watch(

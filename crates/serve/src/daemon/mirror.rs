@@ -178,7 +178,7 @@ impl Cache<'_> {
         if let Some(notice) = file.notice() {
             tracing::warn!("{notice}");
         }
-        link::look_after_member(&file);
+        link::look_after_member(&file, self.pump.engine().superblock());
         // The new device has the timeout of the mirror, whichever member is the lead now.
         let timeout = self.config.timeout_of_mirror();
         let device = self.pump.devices().reactor().attach(Arc::clone(&file));
