@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Measures what the engine itself costs: devices are done at once, and there is no pump and no
-//! socket.
+//! Measures what the engine itself costs. The devices are done at once, and there is no pump and no
+//! socket. `cargo x bench engine` runs this program.
 //!
-//! `cargo x bench engine` runs it. The null devices keep only what the engine reads again: headers
-//! of commits and checkpoints. All payload is the same pattern, so that what a null device "reads"
-//! is what its checksum says.
+//! The null devices keep only what the engine reads again: headers of commits and checkpoints. All
+//! payload has the same pattern. So the payload that a null device "reads" fits its checksum.
 //!
-//! null_devices CASE (payload|bare) JOBS REQUESTS [THREADS]: prints one JSON object with ns per
-//! request of 4 KiB, of the thread's time on a processor: there is nothing to wait for, and what
-//! others take of a shared machine is no cost of ours. CASE: write_null, read_hit_null,
-//! read_miss_null; copy_null is the payload's part of a write alone: a copy and its checksum. A job
-//! has 32 requests in flight. The cache has 16 GiB (an index of 40 MiB, beyond the processor's
-//! caches); requests go to random blocks of 2 GiB: an eighth of it, so that destage, which begins
-//! at 30 % of the dirty limit, keeps out.
+//! null_devices CASE (payload|bare) JOBS REQUESTS [THREADS]: prints one JSON object with the ns of
+//! each request of 4 KiB. The ns are the thread's time on a processor. Nothing has to be waited
+//! for, and time that other programs take of a shared machine is not a cost of the engine.
 //!
-//! null_devices memory GIB: what a cache of that size takes of RAM per cached block, filled with
-//! reads in no order, and when a tenth of it is dirty, scattered over the origin.
+//! - CASE is write_null, read_hit_null, read_miss_null or copy_null. copy_null is the payload's
+//!   part of a write alone: a copy and its checksum.
+//! - A job has 32 requests in flight.
+//! - The cache has 16 GiB. Its index of 40 MiB is larger than the processor's caches.
+//! - Requests go to random blocks of 2 GiB, which is an eighth of the cache. Destage begins at 30 %
+//!   of the dirty limit, so it does not run.
+//!
+//! null_devices memory GIB: prints the RAM that a cache of that size takes for each cached block.
+//! The cache is filled with reads in no order. A second row is for a cache of which a tenth is
+//! dirty, scattered over the origin.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -36,17 +39,18 @@ static TABLES: flashfront_device::Tables = flashfront_device::Tables;
 
 const SEGMENT_BLOCKS: u32 = 256;
 const CACHE_GIB: u32 = 16;
-/// Where threads are measured.
+/// The lanes of the cache where threads are measured.
 const LANES: u32 = 4;
-/// A power of two.
+/// Blocks that requests go to: a power of two.
 const HOT_BLOCKS: u64 = 1 << 19;
 const ORIGIN_BYTES: u64 = 16 << 40;
 const DEPTH: usize = 32;
-/// Payload is taken from this many buffers in turn: 64 MiB, so that it is cold, as after DMA.
+/// The number of buffers that payload is taken from in turn. They are 64 MiB, so that payload is
+/// not in the processor's caches, as after DMA.
 const PAYLOADS: usize = 16 << 10;
 const PATTERN: u8 = 0x5a;
 
-/// Buffers without payload: bytes only where the engine itself writes.
+/// Buffers without payload: they have bytes only where the engine itself writes.
 #[derive(Default)]
 struct Bare {
     buffers: Vec<Vec<u8>>,
@@ -84,11 +88,12 @@ impl Memory for Bare {
     }
 }
 
-/// The blocks of the cache device that the engine reads again: the first of each write, and what
-/// was formatted. In a file without a name, so that they don't count as memory.
+/// The blocks of the cache device that the engine reads again: the first block of each write, and
+/// all that formatting wrote. They are in a file without a name, so that they don't count as
+/// memory.
 struct Headers {
     file: File,
-    /// A bit for each block: most reads find none, and should not pay for a look.
+    /// A bit for each block. Most reads find no header, and should not pay for a search.
     present: Vec<u64>,
 }
 
@@ -163,7 +168,7 @@ impl Bench {
         self.engine.take(self.now, input, &mut *self.memory, &mut self.effects);
     }
 
-    /// What follows from all that was applied.
+    /// Carries out the effects of all inputs so far.
     fn follow(&mut self) {
         self.engine.settle(self.now, &mut *self.memory, &mut self.effects);
         let mut effects = std::mem::take(&mut self.effects);
@@ -207,7 +212,7 @@ impl Bench {
         self.done.push(io.token);
     }
 
-    /// Ends all I/O, and what follows from it.
+    /// Ends all I/O, and carries out its effects.
     fn settle(&mut self) {
         while !self.done.is_empty() {
             for token in std::mem::take(&mut self.done) {
@@ -217,13 +222,14 @@ impl Bench {
         }
     }
 
-    /// Sends so many requests to the blocks that `place` names, and waits for the answers.
+    /// Sends `requests` requests to the blocks that `place` names, and waits for the answers.
     fn drive(&mut self, op: RequestOp, requests: u64, depth: usize, mut place: impl FnMut() -> u64) {
         let mut left = requests;
         self.answered = 0;
         while self.answered < requests {
             self.now = Time(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
-            // What was freed last is taken last: payload is to be cold.
+            // The buffer that was freed last is taken last, so that payload is not in the
+            // processor's caches.
             let batch: Vec<Buf> = self.idle.drain(..depth.min(left as usize).min(self.idle.len())).collect();
             for buf in batch {
                 left -= 1;
@@ -263,7 +269,7 @@ fn superblock(cache_gib: u32, lanes: u32) -> Superblock {
     Superblock { epoch: 1, ..spec.superblock() }
 }
 
-/// Every block below `blocks`, a power of two, once, in no order.
+/// Yields each block below `blocks` once, in no order. `blocks` is a power of two.
 fn each(blocks: u64) -> impl FnMut() -> u64 {
     let mut nth = 0u64;
     move || {
@@ -323,7 +329,7 @@ fn copy(requests: u64) {
     let bytes = BLOCK_BYTES as u32;
     let payloads: Vec<Buf> = (0..PAYLOADS).map(|_| arena.alloc(bytes)).collect();
     payloads.iter().for_each(|buf| arena.bytes_mut(Span::new(*buf, 0, bytes)).fill(PATTERN));
-    // The engine has as many commits of this size in flight.
+    // The engine has 8 commits of this size in flight.
     let commits: Vec<Buf> = (0..8).map(|_| arena.alloc(SEGMENT_BLOCKS * bytes)).collect();
     let began = cpu_ns();
     let mut sum = 0;
@@ -340,7 +346,8 @@ fn memory(gib: u32) {
     let capacity = u64::from(gib) << 18;
     let all = (8 * capacity).next_power_of_two();
     let mut places = each(all);
-    // Once to fill it, and once more for what the policy remembers of blocks that are not in it.
+    // The first round fills the cache. The second fills what the policy remembers of blocks that
+    // are not cached.
     bench.drive(RequestOp::Read, 2 * capacity, DEPTH, &mut places);
     let clean = (bench.engine.status(), rss_bytes());
     bench.drive(RequestOp::Write, capacity / 10, DEPTH, &mut places);
@@ -357,7 +364,7 @@ fn memory(gib: u32) {
     println!("{{\"cache_gib\":{gib},\"clean\":{},\"dirty\":{}}}", row(clean), row(dirty));
 }
 
-/// Nanoseconds that this thread has had of a processor.
+/// The processor time of this thread, in nanoseconds.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("the kernel counts it");
     text.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("a number")

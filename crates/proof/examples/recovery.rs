@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measures how long a full cache takes to open after a power cut, by size.
 //!
-//! A device model in virtual time (3 GB/s, 80 us) holds a cache of one origin four times its size:
-//! three quarters of it are in the checkpoint, the last quarter, the most that may be, is in the
-//! log behind it. Its blocks are made up when they are read, in an order of keys that has nothing
-//! to do with the index's: the worst there is. Prints how long it takes, by a clock on the wall,
-//! until replay is over and until clients may come, and memory.
+//! A device model in virtual time (3 GB/s, 80 us) holds a cache of one origin. The origin is four
+//! times as large as the cache. Three quarters of the cache are in the checkpoint. The last
+//! quarter, the most that is allowed, is in the log behind the checkpoint.
+//!
+//! Blocks of the device are made up when they are read. The order of their keys has nothing to do
+//! with the order of the index, which is the worst case.
+//!
+//! The program prints memory and two times by a wall clock: until replay is over, and until clients
+//! may come.
 //!
 //! recovery [--threads N,...] GIB...: threads for lanes, 1 by default; cache sizes, 64 256 1024 by
 //! default. The tables need 11.7 bytes of RAM per block.
@@ -32,7 +36,7 @@ const COMMIT_BLOCKS: u64 = 252;
 /// A cache that nobody has written.
 struct Media {
     superblock: Superblock,
-    /// Segments of a lane that are in the checkpoint; the others but four are in the log.
+    /// Segments of a lane that are in the checkpoint. All others but four are in the log.
     old_segments: u64,
 }
 
@@ -40,7 +44,7 @@ impl Media {
     fn new(gib: u64) -> Self {
         let (bytes, lanes) = (gib << 30, if gib < 64 { 1 } else { 4 });
         let slots = bytes / BLOCK_BYTES / lanes;
-        // A checkpoint area takes 1/255 of its slots, there are two.
+        // There are two checkpoint areas, and each takes 1/255 of the slots.
         let segments = slots * 126 / 128 / SEGMENT_BLOCKS;
         let area = checkpoint_blocks(segments as u32, SEGMENT_BLOCKS as u32);
         let record = OriginRecord {
@@ -85,17 +89,17 @@ impl Media {
         self.segments() - 8 - self.old_segments
     }
 
-    /// The block that is in the n-th full slot of a lane: all different, in no order.
+    /// The key of the n-th full slot of a lane. All keys are different, and they are in no order.
     fn key(&self, lane: u64, nth: u64) -> Key {
         let lanes = u64::from(self.superblock.lanes);
         let blocks = self.superblock.origins[0].size_bytes / BLOCK_BYTES / lanes;
-        // An odd factor and a power of two: a permutation.
+        // An odd factor and a power of two make a permutation.
         let mixed = nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) & (blocks.next_power_of_two() / 2 - 1);
         let (stripe, within) = (mixed / STRIPE_BLOCKS, mixed % STRIPE_BLOCKS);
         Key { origin: OriginId(0), block: Block((stripe * lanes + lane) * STRIPE_BLOCKS + within) }
     }
 
-    /// The slot of the n-th commit behind the checkpoint: one to a segment.
+    /// The slot of the n-th commit behind the checkpoint. Each segment has one commit.
     fn commit_slot(&self, nth: u64) -> u64 {
         (self.old_segments + nth) * SEGMENT_BLOCKS
     }
@@ -163,7 +167,8 @@ impl Media {
             cache_tag: self.superblock.cache_tag(),
             epoch: 1,
             seq: 1_000_000_000 + nth,
-            // Not the last few: those are verified, against data that is not there, and dropped.
+            // The last few commits are not called durable. They are verified against data that is
+            // not there, and dropped.
             durable_seq: (1_000_000_000 + nth).saturating_sub(8),
             heads: self.heads(nth + 1),
             next_segment: (self.old_segments + nth + 2) as u32,
@@ -176,7 +181,7 @@ impl Media {
     }
 }
 
-/// What one opening took: until replay was over, and until clients may come.
+/// The times and sizes of one opening: until replay was over, and until clients may come.
 struct Took {
     replayed: Clocks,
     ready: Clocks,
@@ -185,18 +190,19 @@ struct Took {
     commits: u64,
 }
 
-/// As clocks on the wall would show it.
+/// Times as a wall clock would show them.
 #[derive(Clone, Copy, Default)]
 struct Clocks {
     all_ns: u64,
-    /// Of these the device had something to do, and the engine.
+    /// The part of `all_ns` in which the device had something to do; `engine_ns` is the engine's
+    /// part.
     device_ns: u64,
     engine_ns: u64,
 }
 
-/// Opens the cache with so many threads for its lanes. The device goes on while the engine
-/// computes; what has ended by then is taken together, as by a daemon's pump. Making the blocks up
-/// takes no time.
+/// Opens the cache with `threads` threads for its lanes. The device works while the engine
+/// computes. All I/O that has ended by then is applied together, as in a daemon's pump. Making the
+/// blocks up takes no time.
 fn open(media: &Media, threads: usize) -> Took {
     let mut arena = Arena::new(512 << 20);
     let lanes = media.superblock.lanes as usize;
@@ -206,7 +212,7 @@ fn open(media: &Media, threads: usize) -> Took {
     let mut engine = Engine::new(media.superblock.clone(), Options::default(), Time(0)).expect("the origin fits");
     let mut effects = Effects::default();
     let (mut clocks, mut replayed, mut read_bytes) = (Clocks::default(), None, 0);
-    // By the time that they are due; the pipe is one, the latency is each one's own.
+    // I/O in the order in which it ends. All I/O shares one pipe, and each has its own latency.
     let (mut under_way, mut pipe_free) = (VecDeque::<(u64, Io)>::new(), 0);
     engine.apply(Time(0), Input::Timer, &mut arena, &mut effects);
     loop {

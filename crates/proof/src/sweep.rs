@@ -3,10 +3,12 @@
 //! difference. An event is an I/O that begins or ends, a timer or an order. The oracle judges what
 //! replay brings back.
 //!
-//! All points, no samples: the world is cloned at each event, so a sweep takes one run of the
-//! workload and one replay for each way of dying. Ways: each [`Fate`] of the cache device times
-//! each of the origins; a device that has nothing unflushed has but one. Workloads marked `again`
-//! are cut a second time, at every event of each replay.
+//! The sweep takes all points and no samples. The world is cloned at each event. So a sweep costs
+//! one run of the workload, and one replay for each way of dying.
+//!
+//! The ways of dying are each [`Fate`] of the cache device times each fate of the origins. A device
+//! without unflushed writes has only one fate. Workloads marked `again` are cut a second time, at
+//! every event of each replay.
 
 mod stage;
 mod workload;
@@ -29,23 +31,23 @@ pub use workloads::WORKLOADS;
 pub const FATES: [(&str, Fate); 4] =
     [("kept", Fate::Kept), ("lost", Fate::Lost), ("torn", Fate::Torn), ("mixed", Fate::Mixed)];
 
-/// A power cut: after which event, and what became of unflushed writes.
+/// A power cut: the event after which the power failed, and the fates of unflushed writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Events before it.
+    /// The number of events before the cut.
     pub event: u64,
     /// Numbers in [`FATES`], of the cache device and of the origins.
     pub fates: (usize, usize),
 }
 
-/// A way of dying: reproduces itself.
+/// A way of dying, with all that is needed to reproduce it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
     /// The workload's name.
     pub workload: String,
     /// The power cut.
     pub cut: Cut,
-    /// Another one during the replay after it.
+    /// A second cut, during the replay after the first.
     pub again: Option<Cut>,
 }
 
@@ -84,7 +86,7 @@ impl FromStr for Point {
     }
 }
 
-/// What a sweep has covered, and found.
+/// The points that a sweep has covered, and the violations that it found.
 #[derive(Clone, Debug, Default)]
 pub struct Swept {
     /// Moments at which the power was cut; second cuts count too.
@@ -95,7 +97,7 @@ pub struct Swept {
     pub violations: Vec<(Point, String)>,
 }
 
-/// Which part of a sweep to do.
+/// The part of a sweep that is to be done.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     /// The number of parts.
@@ -118,7 +120,7 @@ pub fn events(workload: &Workload) -> u64 {
     events
 }
 
-/// A number over all effects of a workload that no power cut ends.
+/// Hashes all effects of a workload that no power cut ends.
 ///
 /// # Panics
 /// When the workload itself goes wrong.
@@ -198,7 +200,7 @@ fn die(client: &Client, cut: Cut) -> Client {
     client.crashed(cut.event * 16 + (cache * 4 + origins) as u64, FATES[cache].1, FATES[origins].1)
 }
 
-/// Cuts a replay at every event of it.
+/// Cuts the power at every event of a replay.
 fn sweep_replay(point: &Point, client: &Client, outcome: &mut Swept) {
     let mut replay = die(client, point.cut);
     replay.world.begin_open();
@@ -215,11 +217,12 @@ fn sweep_replay(point: &Point, client: &Client, outcome: &mut Swept) {
 }
 
 impl Swept {
-    /// Opens what a power cut left, reads everything, drains, stops, and reads the bare origins.
+    /// Opens the cache after a power cut, reads everything, drains, stops, and reads the bare
+    /// origins.
     fn judge(&mut self, point: &Point, left: impl Fn() -> Client) {
         self.fates += 1;
         let found = panics::caught(|| {
-            // Of two complete members either one must do without the other.
+            // If both members are complete, each of them must also open without the other.
             let gone: &[_] = if left().world.is_whole() { &[None, Some(0), Some(1)] } else { &[None] };
             for gone in gone {
                 let mut client = left();

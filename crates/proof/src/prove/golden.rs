@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prints a hash of all effects for each of many runs, in a fixed order.
 //!
-//! A change of structure must not change what the engine does. The output before and after such a
-//! change is the same text: then each I/O, reply and event came at the same time, in the same
-//! order, with the same payload.
+//! A change of structure must not change what the engine does. If the output is the same text
+//! before and after such a change, the effects are the same. Each I/O, reply and event came at the
+//! same time, in the same order, with the same payload.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,8 +14,7 @@ use flashfront_proof::torture::live;
 
 use super::{USAGE, on_all_cores, one_line};
 
-/// Lives of torture that are hashed, unless the arguments say more or less: a minute of two
-/// processors.
+/// The number of torture lives that are hashed by default. They take a minute of two processors.
 const SEEDS: u64 = 200;
 
 pub(crate) fn main(args: &[&str]) -> Result<bool, String> {
@@ -47,7 +46,8 @@ pub(crate) fn main(args: &[&str]) -> Result<bool, String> {
     Ok(true)
 }
 
-/// The workloads of the sweep come first, each played once without a power cut.
+/// Makes the nth line of the output. The workloads of the sweep come first; each is played once
+/// without a power cut.
 fn line(nth: u64) -> String {
     if let Some(workload) = WORKLOADS.get(nth as usize) {
         return match panics::caught(|| effects_hash(workload)) {

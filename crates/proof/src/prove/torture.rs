@@ -10,7 +10,7 @@ use flashfront_proof::torture::{Change, Lived, live, shrink};
 
 use super::{USAGE, interrupted, on_all_cores, one_line};
 
-/// Of so many seeds one is lived twice, to see that it is the same life.
+/// The torture lives one seed in this many twice, to see that both lives are the same.
 const TWICE_EVERY: u64 = 8;
 const SECONDS: u64 = 60;
 

@@ -19,9 +19,9 @@ use crate::spec::WorldSpec;
 
 mod restart;
 
-/// Lost blocks that are left alone.
+/// The most lost blocks that are left alone.
 const LOST_MAX: usize = 3;
-/// The owner of requests that restore lost blocks: none of the clients.
+/// The owner of requests that restore lost blocks. It is none of the clients.
 const OPERATOR: usize = usize::MAX;
 
 /// The account of a life.
@@ -29,17 +29,18 @@ const OPERATOR: usize = usize::MAX;
 pub struct Lived {
     /// The hash over all effects.
     pub hash: u64,
-    /// Inputs of the engine.
+    /// The number of inputs of the engine.
     pub steps: u64,
     /// Requests answered.
     pub answers: u64,
     /// Power cuts.
     pub crashes: u64,
-    /// Faults that hit.
+    /// The number of faults that hit an I/O.
     pub faults: u64,
-    /// Virtual time.
+    /// The virtual time that passed.
     pub virtual_ns: u64,
-    /// Whether the cache refused to open after its device had lied. That is right, as it is loud.
+    /// Whether the cache refused to open after its device had lied. Refusing is right, as it is
+    /// loud.
     pub refused: bool,
     /// The number of turns in which lanes worked at the same time.
     pub turns_apart: u64,
@@ -47,8 +48,8 @@ pub struct Lived {
 
 struct Life {
     plan: Plan,
-    /// Sources of random numbers, one for each concern, so that a plan without faults asks for the
-    /// same.
+    /// Sources of random numbers, one for each concern. So a plan without faults asks for the same
+    /// requests.
     rng: Rng,
     mirror_rng: Rng,
     fault_rng: Rng,
@@ -61,19 +62,19 @@ struct Life {
     owners: BTreeMap<RequestId, usize>,
     /// The place at which each client's last request ended.
     streams: Vec<u64>,
-    /// Turns apart of worlds that ended by a power cut.
+    /// The turns apart of worlds that ended by a power cut.
     turns_apart: u64,
     crashes: u64,
     /// Whether nothing was dirty when the power was last cut.
     whole: bool,
     /// The member of a mirrored cache that has had faults since both were well.
     victim: Option<u8>,
-    /// The largest dirty limit since the opening; `None`: what replay found may exceed it, or
-    /// blocks were lost.
+    /// The largest dirty limit since the opening. `None`: the blocks that replay found may exceed
+    /// the limit, or blocks were lost.
     limit: Option<u64>,
 }
 
-/// Lives the life of this seed.
+/// Lives the life that `plan` and `seed` decide.
 ///
 /// # Panics
 /// When the engine breaks a promise; the message says what and where.
@@ -123,17 +124,18 @@ fn first_client(plan: &Plan) -> Client {
     }
     if plan.fickle && matches!(plan.trouble, Trouble::Errors | Trouble::CacheDies) {
         client.make_origins_fickle();
-        // What is read of an origin that has dropped it may be cached, and be older again when it
-        // is read from there after a power cut.
+        // An origin may have dropped a block that is read from it and cached. After a power cut
+        // such a block is read from the origin again, and may be older.
         client.oracle.forgive_time_travel();
     }
     client.world.forgetful = plan.has(Extra::Forgetful);
     let fickle = plan.fickle && matches!(plan.trouble, Trouble::Errors | Trouble::CacheDies);
     let unmarked = client.world.forgetful && plan.trouble == Trouble::CacheDies && !plan.one_dies();
-    // Where the oracle allows what is older, a clean block may be.
+    // Where the oracle allows older data, a clean block may be older.
     client.world.deceived = plan.trouble == Trouble::CacheLies || fickle || unmarked;
     if client.world.forgetful && plan.trouble == Trouble::CacheDies && !plan.one_dies() {
-        // A failed cache that is marked nowhere is replayed, over what was written and read since.
+        // A failed cache that is marked nowhere is replayed, over data that was written and read
+        // since.
         client.oracle.forgive_time_travel();
     }
     client
@@ -183,8 +185,8 @@ impl Life {
         }
     }
 
-    /// Whether both members are in use. A cache is called whole until it is recorded that one is
-    /// out, and the other must not die meanwhile.
+    /// Whether both members are in use. A cache is called whole until the failure of one member is
+    /// recorded. The other member must not die before that.
     fn both_are_well(&self) -> bool {
         let engine = self.client.world.engine();
         engine.status().mirror == MirrorStatus::Whole && engine.superblock().pairing.mirror == Mirror::Whole
@@ -207,23 +209,23 @@ impl Life {
         }
     }
 
-    /// Orders a fault on any device, also on the other member.
+    /// Orders a fault on any device. In a mirrored world that may be the other member.
     fn trouble_anywhere(&mut self) {
         let members = self.plan.spec.mirrored && self.plan.trouble == Trouble::CacheDies;
         if members && one_in(&mut self.extra_rng, 3) {
-            // As where a cache on one device dies.
+            // A client may see older data, as where a cache on one device dies.
             self.client.oracle.forgive_time_travel();
             let member = self.extra_rng.below(2) as u8;
-            // What rots without another copy may be taken for the end of the log: it is for the
-            // lives whose cache lies.
+            // Rot of the only copy may be taken for the end of the log. Such rot is left to lives
+            // whose cache lies.
             trouble::order_on(member, false, &mut self.fault_rng, &mut self.client);
         } else {
             trouble::order(self.plan.trouble, &mut self.fault_rng, &mut self.client);
         }
     }
 
-    /// Cuts the power just when a member fails: what was acknowledged since must be on the other
-    /// one.
+    /// Cuts the power just when a member fails. All that was acknowledged since must be on the
+    /// other member.
     fn crash_at_failure(&mut self, victim: u8) {
         let disk = self.client.world.member_mut(victim).expect("a mirrored world");
         disk.faults.fail_nth(0, Some(Op::Write), DeviceError::Io);
@@ -243,8 +245,8 @@ impl Life {
         assert!(self.reopen(), "one member alone opens");
     }
 
-    /// Does what an operator does when one member is out: gives the cache another one or, rashly,
-    /// the same again.
+    /// Does what an operator does when one member is out. The cache gets another member or, rashly,
+    /// the same one again.
     fn add_mirror(&mut self) {
         let status = self.client.world.engine().status();
         let world = &mut self.client.world;
@@ -264,8 +266,8 @@ impl Life {
                 world.control(Control::AddMirror);
             }
             MirrorStatus::Whole if self.victim.is_some() && self.both_are_well() && self.mirror_rng.below(4) == 0 => {
-                // All is well again: next time it may hit the other one. But what rotted stays,
-                // found or not, and an I/O that is held back will fail yet.
+                // Both members are well again, so the next fault may hit the other member. But
+                // rotten blocks stay, found or not, and an I/O that is held back will fail later.
                 self.client.world.heal();
                 let disk = self.victim.and_then(|victim| self.client.world.member_mut(victim));
                 let ill = disk.is_some_and(|disk| disk.faults.any_rotten() || disk.next_event().is_some());
@@ -276,11 +278,11 @@ impl Life {
     }
 
     /// Does what an operator does when several blocks are listed as lost: restores them, from a
-    /// backup say. A lost block holds its segment, and a cache all of whose segments are held takes
-    /// no writes.
+    /// backup for example. A lost block holds its segment. A cache whose segments are all held
+    /// takes no writes.
     fn restore(&mut self) {
         let lost = self.client.world.engine().status().lost;
-        // The last try may be waiting for room yet.
+        // The last try may still be waiting for room.
         let restoring = self.owners.values().any(|owner| *owner == OPERATOR);
         if lost.len() > LOST_MAX && !restoring {
             for key in lost {
@@ -341,12 +343,12 @@ impl Life {
             _ => false,
         };
         if events.iter().any(unreadable) {
-            // Lost blocks don't count, and when they are found again they do.
+            // Lost blocks don't count as dirty. When they are found again, they do.
             self.limit = None;
         }
     }
 
-    /// Whether a cache device may return something else than what was written there.
+    /// Whether a cache device may return other bytes than those that were written there.
     fn may_rot(&self) -> bool {
         let world = &self.client.world;
         let mut disks = [&world.cache].into_iter().chain(&world.mirror);
@@ -390,8 +392,8 @@ impl Life {
         self.owners.insert(id, who);
     }
 
-    /// Begins a write, or now and then a discard or write-zeroes. Long ones go another way than
-    /// short ones.
+    /// Begins a write, or now and then a discard or write-zeroes. Long discards and zeroes take
+    /// another path than short ones.
     fn change(&mut self, origin: usize, sector: u64, sectors: u64, special_every: u64) -> (RequestOp, u64) {
         if !one_in(&mut self.rng, special_every) {
             return (RequestOp::Write, sectors);
@@ -420,12 +422,12 @@ impl Life {
         self.limit = self.limit.map(|limit| limit.max(now));
     }
 
-    /// Reads everything, drains, stops; then the origins alone must hold all but what is reported
-    /// as lost.
+    /// Reads everything, drains and stops. Then the origins alone must hold all blocks but those
+    /// that are reported as lost.
     fn end(&mut self) -> bool {
         self.client.world.heal();
         if self.plan.spec.origin_limit_ns.is_some() {
-            // What is late may still be given up, and a device that hangs is not well before it has
+            // Late I/O may still be given up. A device that hangs is not well before it has
             // answered all.
             self.client.world.pass(trouble::LONG_NS);
             assert!(self.client.world.drive_until(|world| world.hung().is_empty()), "a device hangs for ever");
@@ -434,8 +436,8 @@ impl Life {
         self.judge_failures();
         self.client.read_all();
         if !self.client.take_failed().is_empty() && self.client.world.engine().status().lost.is_empty() {
-            // A block that was destaged from RAM right then: its rotten copy failed a read, and is
-            // clean now.
+            // Such a block was just being destaged from RAM. Its rotten copy failed a read, and the
+            // block is clean now.
             self.client.read_all();
         }
         let failed = self.client.take_failed();

@@ -14,36 +14,36 @@ use crate::spec::{OriginSpec, WorldSpec};
 /// The kinds of faults of the devices, besides power cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Nothing.
+    /// No faults.
     None,
-    /// The origins and the reads of the cache device fail, with an error: now and then, in ranges,
-    /// late, in part; an origin is gone for a while.
+    /// The origins and the reads of the cache device fail with an error. Errors come now and then,
+    /// in ranges, late, or for a part of an I/O. An origin may be gone for a while.
     Errors,
-    /// The cache device's writes and flushes fail too, or it is gone for good.
+    /// The cache device's writes and flushes fail too, or the device is gone for good.
     CacheDies,
-    /// The cache device lies: rot, flipped bits, lost and misdirected writes, flushes that do
-    /// nothing.
+    /// The cache device lies. It has rot, flipped bits, lost and misdirected writes, and flushes
+    /// that do nothing.
     CacheLies,
 }
 
-/// A client, by what it asks for.
+/// A client, described by its requests.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientPlan {
-    /// Requests in flight at most.
+    /// The most requests in flight.
     pub depth: usize,
     /// The percentage of requests that are reads.
     pub reads: u64,
     /// The longest request, in sectors.
     pub sectors_max: u64,
-    /// Requests go to this many sectors at the start of each origin most of the time.
+    /// The size of the hot part at the start of each origin, in sectors. Most requests go there.
     pub hot_sectors: u64,
-    /// How many requests come to one FLUSH.
+    /// The number of requests for each FLUSH.
     pub flush_every: u64,
-    /// How many writes come to one with FUA; 0 = none.
+    /// The number of writes for each with FUA; 0 = none.
     pub fua_every: u64,
-    /// How many requests come to one discard or write-zeroes; 0 = none.
+    /// The number of requests for each discard or write-zeroes; 0 = none.
     pub special_every: u64,
-    /// Each request begins where the last one ended.
+    /// Whether each request begins where the last one ended.
     pub sequential: bool,
 }
 
@@ -52,23 +52,23 @@ pub struct ClientPlan {
 pub struct Plan {
     /// The world of the life.
     pub spec: WorldSpec,
-    /// Openings.
+    /// The number of openings.
     pub generations: u64,
-    /// Requests of one opening.
+    /// The number of requests of one opening.
     pub requests: u64,
     /// The clients.
     pub clients: Vec<ClientPlan>,
-    /// How many requests come to one control command; 0 = none.
+    /// The number of requests for each control command; 0 = none.
     pub control_every: u64,
     /// Whether the daemon is killed at some of the moments at which the power would fail.
     pub kills: bool,
     /// The kind of faults.
     pub trouble: Trouble,
-    /// Whether origins whose flush fails drop what it should have flushed.
+    /// Whether an origin whose flush fails drops the writes that the flush was for.
     pub fickle: bool,
-    /// How many requests come to one fault that is ordered.
+    /// The number of requests for each fault that is ordered.
     pub faults_every: u64,
-    /// How many requests come to one pause; 0 = none.
+    /// The number of requests for each pause; 0 = none.
     pub pause_every: u64,
     /// The longest pause.
     pub pause_ns: u64,
@@ -76,7 +76,7 @@ pub struct Plan {
     pub extras: Vec<Extra>,
 }
 
-/// The longest that an origin may take for an I/O in half of the lives. The stalls of `trouble`
+/// The longest that an origin may take for an I/O, in half of the lives. The stalls of `trouble`
 /// take up to twice as long.
 const HANGS_AFTER_NS: u64 = 30_000_000_000;
 
@@ -91,12 +91,12 @@ impl Plan {
         let clients: Vec<ClientPlan> = (0..1 + rng.below(4)).map(|_| client(rng, small)).collect();
         let longest = clients.iter().map(|client| client.sectors_max).max().unwrap_or(8);
         let generations = 1 + rng.below(4);
-        // A source of its own, so that older seeds stay the lives that they were.
+        // This has its own source of random numbers, so that older seeds stay the same lives.
         spec.options.ram_front_bytes = pick(&mut Rng::new(seed ^ 0xf207), &[0, 64 << 10, 1 << 20]);
         spec.mirrored = Rng::new(seed ^ 0x3177).below(3) == 0;
         spec.options.read_around_blocks = pick(&mut Rng::new(seed ^ 0xa209), &[0, 16, 16, 64]);
-        // None; one that is used up at once, and back after a pause; one that is used up now and
-        // then.
+        // The budgets are: none; one that is used up at once, and is back after a pause; one that
+        // is used up now and then.
         let budgets = [None, None, Some(16 << 20), Some(100 << 30)];
         spec.options.flash_writes_per_day_bytes = pick(&mut Rng::new(seed ^ 0xb0d9), &budgets);
         if spec.lanes > 1 {
@@ -104,14 +104,14 @@ impl Plan {
             spec.apart = pick(&mut rng, &[None, Some(0), Some(0), Some(2)]);
             spec.apart_while_opening = rng.below(3) == 0;
         }
-        // What is late on a device that can only fail in part is waited for: it must not fail as a
-        // whole.
+        // Late I/O of a device that can only fail in part is waited for: such a device must not
+        // fail as a whole.
         spec.origin_limit_ns = pick(&mut Rng::new(seed ^ 0x4a_96), &[None, Some(HANGS_AFTER_NS)]);
         let extra_rng = &mut Rng::new(seed ^ 0xe87a);
         let extras = Extra::draw(extra_rng);
-        // Half of the extras are about a mirror.
+        // Half of the lives with extras have a mirror.
         spec.mirrored |= !extras.is_empty() && extra_rng.below(2) == 0;
-        // The whole cache is replaced several times, if that isn't too many requests.
+        // The whole cache is replaced several times, unless that takes too many requests.
         let blocks = capacity * pick(rng, &[1, 4, 8]);
         let (requests, control_every) =
             ((blocks * 16 / longest).clamp(50, 1500) / generations, pick(rng, &[0, 100, 10]));
@@ -149,15 +149,15 @@ impl Plan {
     pub fn one_dies(&self) -> bool {
         let dies = match self.trouble {
             Trouble::CacheDies => !self.has(Extra::BothDie),
-            // Half of these lives too: with a mirror this is what matters.
+            // Half of these lives have a member that dies: that is the point of a mirror.
             Trouble::Errors => self.spec.seed.is_multiple_of(2),
             Trouble::None | Trouble::CacheLies => false,
         };
         self.spec.mirrored && dies
     }
 
-    /// Makes the world what the extras say. This is done at the last moment, so that a [`Change`]
-    /// can take them away.
+    /// Changes the world as the extras say. This is done at the last moment, so that a [`Change`]
+    /// can take extras away.
     pub(super) fn add_extras(&mut self, seed: u64) {
         if self.has(Extra::Origins) {
             extra::add_origins(&mut Rng::new(seed ^ 0x4191e5), &mut self.spec);
@@ -176,7 +176,7 @@ impl Plan {
         }
     }
 
-    /// Takes something away or makes it less, as [`Change`] says.
+    /// Takes a part of the plan away or makes it less, as `change` says.
     pub fn change(&mut self, change: Change) {
         match change.what {
             What::Generations => self.generations = change.value.max(1),
@@ -251,7 +251,7 @@ pub enum What {
     Kills,
     /// [`Plan::fickle`].
     Fickle,
-    /// Whether the cache lies on two devices.
+    /// Whether the cache is on two devices.
     Mirror,
     /// Bytes of the RAM front.
     RamFront,
@@ -259,7 +259,8 @@ pub enum What {
     Apart,
     /// Blocks of a read around a miss.
     ReadAround,
-    /// Bytes that may be written to flash in a day; only 0, for no bound, makes a difference.
+    /// Bytes that may be written to flash in a day. Only 0, which means no bound, makes a
+    /// difference.
     Budget,
     /// All of [`Plan::extras`]. Only 0 makes a difference, as for each single extra.
     Extras,
@@ -269,7 +270,7 @@ pub enum What {
     Faults,
 }
 
-/// A change of a plan, as it is written: `requests=20`.
+/// A change of a plan. Its text is, for example, `requests=20`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     what: What,
@@ -295,7 +296,7 @@ const WHATS: [(&str, What); 16] = [
     ("faults", What::Faults),
 ];
 
-/// What can be changed, and what it is called.
+/// The parts of a plan that can be changed, with their names.
 fn names() -> impl Iterator<Item = (&'static str, What)> {
     WHATS.into_iter().chain(Extra::ALL.into_iter().map(|(extra, name)| (name, What::Extra(extra))))
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Orders faults at random, of the kinds that a plan allows.
 //!
-//! Each ends by itself (a number of hits, a time), so that nobody waits for ever. What the oracle
-//! is told with each is what the engine may then legitimately do; docs/internals/testing.md has the
-//! table.
+//! Each fault ends by itself, after a number of hits or a time, so that nobody waits for ever. The
+//! oracle is told what the engine may legitimately do after each fault. docs/internals/testing.md
+//! has the table.
 
 use flashfront_device::wrap::{ALWAYS_PPM, Fault, Rule};
 use flashfront_device::{Device, Rng};
@@ -12,17 +12,19 @@ use flashfront_engine::{DeviceError, Op};
 use super::plan::Trouble;
 use crate::client::Client;
 
-/// Up to so long an origin is gone, or an I/O held back: longer than a SCSI timeout.
+/// The longest time that an origin is gone or an I/O is held back. It is longer than a SCSI
+/// timeout.
 pub(super) const LONG_NS: u64 = 60_000_000_000;
 
-/// Orders a fault on this member of a mirrored cache; while the other one is well no client may
-/// notice anything, also if this one rots.
+/// Orders a fault on this member of a mirrored cache. While the other member is well, no client may
+/// notice anything, even if this member rots.
 pub(super) fn order_on(member: u8, may_rot: bool, rng: &mut Rng, client: &mut Client) {
     let size_bytes = client.world.cache.geometry().size_bytes;
     let rule = match rng.below(8) {
         0 => None,
         1..=3 => Some(error(rng, size_bytes, Some(Op::Read))),
-        // Without lost writes: a member that lies about them leaves a log that is not opened.
+        // Lost writes are not ordered: a member that lies about writes leaves a log that is not
+        // opened.
         4 if may_rot => Some(rule(rng, Fault::Rot, Some(Op::Read), size_bytes)),
         _ => {
             let op = [Op::Write, Op::Flush][rng.below(2) as usize];
@@ -44,7 +46,7 @@ pub(super) fn order(trouble: Trouble, rng: &mut Rng, client: &mut Client) {
         (Trouble::None, _) => {}
         (Trouble::CacheLies, _) => {
             let rule = lie(rng, client.world.cache.geometry().size_bytes);
-            // From now on nothing that a power cut leaves in the log is certain.
+            // From now on, nothing is certain that a power cut leaves in the log.
             client.oracle.distrust();
             client.world.cache.faults.order(rule);
         }
@@ -53,8 +55,8 @@ pub(super) fn order(trouble: Trouble, rng: &mut Rng, client: &mut Client) {
             client.world.origins[origin].faults.order(rule);
         }
         (Trouble::CacheDies, None) if rng.below(4) == 0 => {
-            // Data that found no place in the log may reach the origin and be older again after the
-            // next opening: no flush of it is ever acknowledged.
+            // Data that found no place in the log may reach the origin, and be older again after
+            // the next opening. No flush of that data is ever acknowledged.
             client.oracle.forgive_time_travel();
             if rng.below(4) == 0 {
                 client.world.cache.faults.lose_device();
@@ -71,7 +73,7 @@ pub(super) fn order(trouble: Trouble, rng: &mut Rng, client: &mut Client) {
     }
 }
 
-/// A fault that the engine is told of.
+/// Makes a fault that the engine is told of.
 fn error(rng: &mut Rng, size_bytes: u64, op: Option<Op>) -> Rule {
     let any = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Zero];
     let kinds = if rng.below(4) == 0 { 5 } else { 3 };
@@ -90,7 +92,7 @@ fn error(rng: &mut Rng, size_bytes: u64, op: Option<Op>) -> Rule {
     rule(rng, fault, Some(op), size_bytes)
 }
 
-/// A fault that nobody is told of.
+/// Makes a fault that the engine is not told of.
 fn lie(rng: &mut Rng, size_bytes: u64) -> Rule {
     let (fault, op) = match rng.below(8) {
         0 | 1 => (Fault::Rot, Op::Read),
@@ -104,7 +106,7 @@ fn lie(rng: &mut Rng, size_bytes: u64) -> Rule {
     rule(rng, fault, Some(op), size_bytes)
 }
 
-/// The nth one, some of them, or all in a range; a few times.
+/// Makes a rule for the nth I/O, for some I/Os, or for all in a range. It hits a few times.
 fn rule(rng: &mut Rng, fault: Fault, op: Option<Op>, size_bytes: u64) -> Rule {
     let rule = Rule { op, ..Rule::always(fault) };
     let times = 1 + rng.below(4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Data that fits stays in the cache, however much of it is rewritten, and what that costs has a
-//! bound.
+//! Data that fits stays in the cache, even if it is rewritten all the time. The number of blocks
+//! that cleaning moves for this has a bound.
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
@@ -12,10 +12,10 @@ const BLOCK: u64 = 8;
 /// Blocks of a long request.
 const LONG: u64 = 64;
 const IN_FLIGHT: usize = 16;
-/// Blocks that cleaning moves at most for each block of room that it wins.
+/// The most blocks that cleaning moves for each block of room that it wins.
 const MOVED_MOST: u64 = 7;
 
-/// A client of a cache whose origin is a part of it.
+/// A client of a cache that has room for its whole origin.
 struct Trial {
     world: World,
     blocks: u64,
@@ -23,12 +23,13 @@ struct Trial {
 }
 
 impl Trial {
-    /// A cache of so many segments of 64 blocks, of which the data takes so many parts of so many.
+    /// Makes a cache of `segments` segments of 64 blocks. Data takes `part.0 / part.1` of the
+    /// cache.
     fn new(segments: u32, part: (u64, u64)) -> Self {
         Self::of_segments(segments, 64, part)
     }
 
-    /// Likewise, of segments of so many blocks.
+    /// Makes the same cache with segments of `segment_blocks` blocks.
     fn of_segments(segments: u32, segment_blocks: u32, (part, of): (u64, u64)) -> Self {
         let blocks = u64::from(segments * segment_blocks) * part / of / LONG * LONG;
         let origin = OriginSpec { size_bytes: blocks * 4096, logical_block_bytes: 512, mode: Mode::Writeback };
@@ -54,7 +55,7 @@ impl Trial {
         self.world.answers.clear();
     }
 
-    /// Reads everything once; returns how many blocks were missed.
+    /// Reads everything once. Returns the number of misses, in blocks.
     fn read_all(&mut self) -> u64 {
         let before = self.counters().read_misses;
         (0..self.blocks).step_by(LONG as usize).for_each(|at| self.ask(RequestOp::Read, at, LONG));
@@ -62,7 +63,7 @@ impl Trial {
         self.counters().read_misses - before
     }
 
-    /// Rewrites blocks anywhere.
+    /// Rewrites `writes` random blocks.
     fn rewrite(&mut self, writes: u64) {
         for _ in 0..writes {
             let block = self.rng.below(self.blocks);
@@ -79,13 +80,14 @@ impl Trial {
         self.status().counters
     }
 
-    /// What is not in the cache; a few blocks may have found a full commit as they came.
+    /// The number of blocks that are not in the cache. A few blocks may have found a full commit
+    /// when they came.
     fn absent(&self) -> u64 {
         self.blocks - self.status().blocks_cached
     }
 }
 
-/// Nothing leaves while data fits, and what is moved has its bound.
+/// No block leaves while data fits, and the number of moved blocks has its bound.
 #[test]
 fn data_that_fits_is_all_there_though_it_is_rewritten_all_the_time() {
     let mut trial = Trial::new(512, (5, 6));
@@ -100,8 +102,9 @@ fn data_that_fits_is_all_there_though_it_is_rewritten_all_the_time() {
     assert_eq!(counters.moved_blocks, counters.reinserted_blocks);
 }
 
-/// The most that is promised: eight ninths. Segments are as `format` makes them, since headers and
-/// rests of commits are a larger part of smaller ones.
+/// Data of eight ninths of the cache stays: this is the most that is promised. Segments are as
+/// large as `format` makes them. Headers and rests of commits would be a larger part of smaller
+/// segments.
 #[test]
 fn data_of_eight_ninths_is_all_there_though_it_is_rewritten_all_the_time() {
     let mut trial = Trial::of_segments(1024, 256, (8, 9));
@@ -115,7 +118,7 @@ fn data_of_eight_ninths_is_all_there_though_it_is_rewritten_all_the_time() {
     assert!(counters.moved_blocks <= MOVED_MOST * written, "{} for {written} writes", counters.moved_blocks);
 }
 
-/// Half of it costs next to nothing.
+/// Cleaning costs next to nothing while data takes half of the cache.
 #[test]
 fn what_is_moved_is_little_where_much_is_dead() {
     let mut trial = Trial::new(128, (1, 2));
@@ -128,8 +131,9 @@ fn what_is_moved_is_little_where_much_is_dead() {
     assert!(moved > 0 && moved < written / 2, "{moved} blocks moved for {written} writes");
 }
 
-/// The gate closed when the log was full for the first time, though half of it was dead then: of
-/// data that fits what was asked for next was admitted on the second sighting only.
+/// Data that fits is admitted when it is read for the first time. A former gate closed when the log
+/// was full for the first time, though half of the log was dead. From then on it admitted blocks
+/// only when they were read a second time.
 #[test]
 fn what_is_read_for_the_first_time_is_admitted_while_data_fits() {
     let mut trial = Trial::new(128, (3, 4));
@@ -149,13 +153,14 @@ fn what_is_read_for_the_first_time_is_admitted_while_data_fits() {
         }
         trial.world.finish_requests();
         let missed = trial.counters().read_misses - before;
-        // One may have come while no commit took more.
+        // A block may have come while no commit took more.
         let most = if round == 0 { cold.len() } else { cold.len() / 100 };
         assert!(missed <= most as u64, "round {round}: {missed} of {} were missed", cold.len());
     }
 }
 
-/// A crash in the midst of cleaning takes what was in open commits, at most one of each stream.
+/// A crash in the middle of cleaning takes only the blocks of open commits, at most one of each
+/// stream.
 #[test]
 fn what_was_live_is_there_after_a_crash() {
     let mut trial = Trial::new(256, (3, 4));

@@ -13,7 +13,7 @@ fn counters(client: &Client) -> Counters {
     client.world.engine().status().counters
 }
 
-/// Until all is on the origin.
+/// Waits until all data is on the origin.
 fn drain(client: &mut Client) {
     client.flush(0);
     client.finish();
@@ -22,12 +22,12 @@ fn drain(client: &mut Client) {
     client.finish();
 }
 
-/// A client of a cache that holds 256 clean blocks, devices of these latencies behind it.
+/// A client of a cache that holds 256 clean blocks. Its devices have these latencies.
 fn warm(cache_ns: u64, origin_ns: u64) -> Client {
     warm_with(cache_ns, origin_ns, None)
 }
 
-/// The origin has so long for an answer.
+/// A client like that of `warm`, whose origin has this limit for an answer.
 fn warm_with(cache_ns: u64, origin_ns: u64, origin_limit_ns: Option<u64>) -> Client {
     let origins = vec![OriginSpec { size_bytes: 2 << 20, logical_block_bytes: 512, mode: Mode::Writeback }];
     let spec = WorldSpec { cache_ns, origin_ns, origins, origin_limit_ns, check: false, ..WorldSpec::default() };
@@ -92,8 +92,8 @@ fn a_sleeping_origin_is_asked_for_little() {
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// Reads cached blocks, `depth` at a time, and asserts that each is answered long before an
-/// origin that is silent would.
+/// Reads cached blocks, `depth` at a time. Asserts that each read is answered long before a silent
+/// origin would answer.
 fn hits_in_time(client: &mut Client, depth: usize, sectors: u64) {
     let (mut rng, mut waiting) = (Rng::new(3), VecDeque::new());
     for nth in 0..500 {
@@ -112,8 +112,9 @@ fn hits_in_time(client: &mut Client, depth: usize, sectors: u64) {
     }
 }
 
-/// Whether the origin ever answered before, and whether the daemon gives up what it was asked:
-/// the cache device is asked as soon as it would have answered.
+/// A hit that was sent to a silent origin is sent to the cache device as soon as that would have
+/// answered. It makes no difference whether the origin ever answered before, or whether the daemon
+/// gives requests up.
 #[test]
 fn a_hit_waits_for_no_origin_that_does_not_answer() {
     let limits = [None, Some(30_000_000_000)];
@@ -136,7 +137,7 @@ fn a_hit_waits_for_no_origin_that_does_not_answer() {
         let sent = counters(&client).bypassed_congested_blocks - before;
         assert!(depth == 1 || sent > 0, "the test needs hits that are sent to the origin");
         assert_eq!(client.take_failed(), []);
-        // What is written meanwhile is what is read when the answers come at last.
+        // Blocks that are written meanwhile keep the new data when the answers come at last.
         for block in 0..250 {
             client.write(0, block * 8, 8, false);
             client.finish_to(4);
@@ -151,7 +152,8 @@ fn a_hit_waits_for_no_origin_that_does_not_answer() {
     }
 }
 
-/// Writes into a cache before an origin, of these latencies, of which some have been destaged.
+/// Writes into a cache before an origin with these latencies. Some of the writes have been
+/// destaged.
 fn writer(cache_ns: u64, origin_ns: u64, logical_block_bytes: u32) -> Client {
     let origins = vec![OriginSpec { size_bytes: 256 << 20, logical_block_bytes, mode: Mode::Writeback }];
     let mut client = Client::fresh(WorldSpec {
@@ -171,12 +173,12 @@ fn writer(cache_ns: u64, origin_ns: u64, logical_block_bytes: u32) -> Client {
     client
 }
 
-/// A log that is slow, and an origin that is not.
+/// A client with a slow log and a fast origin.
 fn slow_log(logical_block_bytes: u32) -> Client {
     writer(20_000_000, 200_000, logical_block_bytes)
 }
 
-/// Blocks of 40 writes that went past the cache.
+/// Writes 40 times. Returns the number of blocks that went past the cache.
 fn burst(client: &mut Client) -> u64 {
     let before = counters(client).bypassed_congested_blocks;
     for n in 0..40 {
@@ -198,7 +200,7 @@ fn writes_go_past_a_slow_log_and_back_if_the_origin_refuses_them() {
     let tried = burst(&mut client);
     assert!(tried > 0 && tried <= 12 * 256, "{tried} blocks were tried");
     assert_eq!(client.take_failed(), [], "they wait in the log");
-    // What was tried is readable, and as it was written.
+    // Blocks that were tried at the origin are readable, and are as they were written.
     for n in 0..40 {
         client.read(0, 10_000 + n * 4096, 2048);
     }
@@ -206,7 +208,7 @@ fn writes_go_past_a_slow_log_and_back_if_the_origin_refuses_them() {
     assert_eq!(client.take_failed(), []);
 }
 
-/// What an origin answers to discards that it can't do says nothing about writes.
+/// An origin that answers that it can't discard says nothing about its writes.
 #[test]
 fn refused_discards_are_no_fast_writes() {
     let mut client = writer(2_000_000, 10_000_000, 512);
@@ -221,8 +223,8 @@ fn refused_discards_are_no_fast_writes() {
     assert_eq!(burst(&mut client), 0);
 }
 
-/// An origin with sectors of 4 KiB refuses a write of half a block. The other half, which is
-/// written meanwhile, is not undone.
+/// A half block that an origin with sectors of 4 KiB refuses does not undo the other half. The
+/// other half is written meanwhile.
 #[test]
 fn a_refused_half_block_leaves_the_other_half_alone() {
     let mut client = slow_log(4096);
@@ -243,14 +245,14 @@ fn a_refused_half_block_leaves_the_other_half_alone() {
     for block in 0..40 {
         client.read(0, 100_000 + block * 8, 8);
     }
-    // What was refused is in the log: nobody's FLUSH needs the origin.
+    // The refused data is in the log, so no FLUSH needs the origin.
     client.flush(0);
     client.finish();
     assert_eq!(client.take_failed(), []);
 }
 
-/// A write that was to go past the log waits behind one of the same block that is in the log.
-/// Meanwhile the mode is switched, or a drain begins.
+/// No write fails if the mode is switched, or a drain begins, at a bad moment. The write was to go
+/// past the log, and waits behind a write of the same block that is in the log.
 #[test]
 fn a_switch_of_the_mode_fails_no_write() {
     for control in [Control::SetMode { origin: OriginId(0), mode: Mode::Writearound }, Control::Drain(true)] {
@@ -265,7 +267,7 @@ fn switched_behind_a_congested_log(control: Control) {
     for n in 0..10 {
         client.write(0, 10_000 + n * 4096, 2048, false);
     }
-    // What must be durable always goes into the log, and is waited for there.
+    // Writes with FUA always go into the log. They are waited for there.
     for n in 0..10 {
         client.write(0, 100_000 + n * 2048, 1024, true);
         client.write(0, 100_000 + n * 2048, 1024, false);

@@ -19,7 +19,7 @@ fn client(seed: u64, mode: Mode) -> Client {
     })
 }
 
-/// Reads, writes of all kinds, FLUSH.
+/// Sends a read, a write of any kind, or a FLUSH.
 fn anything(client: &mut Client, rng: &mut Rng) {
     let sectors = 1 + rng.below(40);
     let at = rng.below(1500 - sectors);
@@ -32,7 +32,8 @@ fn anything(client: &mut Client, rng: &mut Rng) {
     };
 }
 
-/// How the device fails: one write, one flush, all writes and flushes, or everything.
+/// Makes the device fail: one write, one flush, all writes and flushes, or everything, as `how`
+/// says.
 fn fail(client: &mut Client, how: u64, nth: u64) {
     let faults = &mut client.world.cache.faults;
     match how {
@@ -46,8 +47,8 @@ fn fail(client: &mut Client, how: u64, nth: u64) {
     }
 }
 
-/// After the end: the bare origin has everything, and this cache is never replayed; a new one takes
-/// over.
+/// Checks the end: the bare origin has everything, and this cache is never replayed. A new cache
+/// takes its place.
 fn end(client: &mut Client, seed: u64) {
     assert!(client.world.must_not_open());
     client.judge_origins();
@@ -60,7 +61,8 @@ fn end(client: &mut Client, seed: u64) {
     client.leave();
 }
 
-/// Writethrough, writearound, passthrough: no client sees an error, whatever the cache device does.
+/// In writethrough, writearound and passthrough no client sees an error, whatever the cache device
+/// does.
 #[test]
 fn outside_writeback_nobody_notices() {
     let mut failures = 0;
@@ -87,8 +89,8 @@ fn outside_writeback_nobody_notices() {
     assert!(failures >= 20, "{failures} of 48 caches failed");
 }
 
-/// The power goes at any moment after the failure: either the cache is marked, or replaying it is
-/// right.
+/// After a power cut at any moment after the failure, either the cache is marked, or replaying it
+/// is right.
 #[test]
 fn no_power_cut_brings_old_data_back_after_a_failure() {
     let (mut marked, mut replayed) = (0, 0);
@@ -120,8 +122,8 @@ fn no_power_cut_brings_old_data_back_after_a_failure() {
     assert!(marked >= 40 && replayed >= 40, "{marked} marked, {replayed} replayed");
 }
 
-/// Writeback, and the device takes no more writes but can be read: nothing is lost, nobody sees an
-/// error, and FLUSH means that it is on the origin.
+/// In writeback, a device that takes no more writes but can be read loses nothing. No client sees
+/// an error. A FLUSH is answered when all is on the origin.
 #[test]
 fn a_cache_that_takes_no_writes_loses_nothing() {
     let mut failures = 0;
@@ -145,7 +147,7 @@ fn a_cache_that_takes_no_writes_loses_nothing() {
         }
         failures += 1;
         assert_eq!(status.blocks_dirty, 0, "seed {seed}: FLUSH came before the data was on the origin");
-        // No clean stop: the power goes.
+        // This is no clean stop: the power goes.
         client.judge();
         client.crash(seed, Fate::Lost, Fate::Lost);
         end(&mut client, seed);
@@ -153,9 +155,9 @@ fn a_cache_that_takes_no_writes_loses_nothing() {
     assert!(failures >= 12, "{failures} of 24 caches failed");
 }
 
-/// Writeback, and the flush that would make the mark durable times out: what a FLUSH was
-/// acknowledged for before the power goes is there, though the log, which is replayed if there is
-/// no mark, has something older of it.
+/// FLUSH keeps its promise in writeback, also if the flush that would make the mark durable times
+/// out. Without a mark the log is replayed after a power cut, and it has older data. Blocks that an
+/// acknowledged FLUSH covered must still be there.
 #[test]
 fn flush_waits_for_the_record_of_the_failure() {
     let (mut marked, mut replayed) = (0, 0);
@@ -165,7 +167,8 @@ fn flush_waits_for_the_record_of_the_failure() {
             client.write(0, sector, 8, true);
         }
         client.finish();
-        // What only the origin gets, and no FLUSH covers, may be older again after the power cut.
+        // Data that only the origin gets, and that no FLUSH covers, may be older again after the
+        // power cut.
         client.oracle.forgive_time_travel();
         let faults = &mut client.world.cache.faults;
         faults.fail_nth(0, Some(Op::Flush), DeviceError::Io);
@@ -175,7 +178,7 @@ fn flush_waits_for_the_record_of_the_failure() {
         }
         client.finish();
         let flush = client.flush(0);
-        // The power goes at some moment: half the times not before the FLUSH is answered.
+        // The power goes at some moment. For half of the seeds that is after the FLUSH is answered.
         let mut steps = if seed % 2 == 0 { u64::MAX } else { seed / 2 };
         while steps > 0 && client.world.waits(flush) && client.world.step() {
             steps -= 1;
@@ -189,7 +192,7 @@ fn flush_waits_for_the_record_of_the_failure() {
         if client.world.must_not_open() {
             marked += 1;
             if !answered {
-                // What is dirty there yet is for `destage` or `repair`.
+                // Blocks that are still dirty there are for `destage` or `repair`.
                 continue;
             }
             client.world.replace_cache();
@@ -203,8 +206,8 @@ fn flush_waits_for_the_record_of_the_failure() {
     assert!(marked >= 20 && replayed >= 10, "{marked} marked, {replayed} replayed");
 }
 
-/// Neither the cache nor the state folder can remember the failure: then a replay may undo what is
-/// written now, so nothing of what it knows is promised. Reads go on, and so does the stop.
+/// FLUSH promises nothing if neither the cache nor the state folder can remember the failure. Then
+/// a replay may undo new writes of blocks that the log knows. Reads go on, and a stop works.
 #[test]
 fn flush_fails_where_the_failure_can_t_be_recorded() {
     for seed in 0..8 {
@@ -231,8 +234,9 @@ fn flush_fails_where_the_failure_can_t_be_recorded() {
     }
 }
 
-/// Writeback, and the device is gone: what was dirty there is lost, listed, and an error to read;
-/// the rest is served. What no FLUSH had covered makes the next FLUSH fail, once.
+/// In writeback, a device that is gone loses its dirty blocks. They are listed, and reading them is
+/// an error; all other blocks are served. The next FLUSH fails once if it covers writes that no
+/// FLUSH had covered.
 #[test]
 fn a_cache_that_is_gone_loses_what_was_dirty_and_says_so() {
     let mut client = client(0, Mode::Writeback);
@@ -240,7 +244,7 @@ fn a_cache_that_is_gone_loses_what_was_dirty_and_says_so() {
     client.write(0, 0, 800, false);
     client.flush(0);
     client.finish();
-    // In the open commit, that is in RAM.
+    // This block is in the open commit, that is, in RAM.
     client.write(0, 1000, 8, false);
     client.finish();
     client.world.cache.faults.lose_device();
@@ -256,7 +260,7 @@ fn a_cache_that_is_gone_loses_what_was_dirty_and_says_so() {
     }
     let events = client.take_events();
     assert!(events.contains(&Event::CacheFailed));
-    // The rest: from RAM by way of the origin, and new.
+    // All other blocks are served: from RAM by way of the origin, and new ones.
     client.read(0, 1000, 8);
     client.read(0, 1600, 8);
     client.read(0, 2000, 80);
@@ -276,8 +280,8 @@ fn a_cache_that_is_gone_loses_what_was_dirty_and_says_so() {
     end(&mut client, 1);
 }
 
-/// The cache device fails while it is opened, at any write or flush: it opens all the same, and
-/// what replay has found is served.
+/// A cache opens even if its device fails at any write or flush of the opening. The data that
+/// replay has found is served.
 #[test]
 fn a_cache_that_fails_during_its_opening_opens() {
     let mut failed = 0;
@@ -299,8 +303,8 @@ fn a_cache_that_fails_during_its_opening_opens() {
     assert!(failed > 8, "only {failed} failed: the test proves little");
 }
 
-/// A block that was written through and waits in the open commit while a flush of its origin fails
-/// is one that the origin may have dropped.
+/// A failed flush also affects a block that was written through and waits in the open commit. The
+/// origin may have dropped it, so it must not be committed as clean.
 #[test]
 fn what_a_failed_flush_dropped_is_not_committed_as_clean() {
     let origins = vec![OriginSpec { size_bytes: 2 << 20, logical_block_bytes: 512, mode: Mode::Writethrough }];
@@ -316,7 +320,7 @@ fn what_a_failed_flush_dropped_is_not_committed_as_clean() {
     client.flush(0);
     client.finish();
     assert_eq!(client.take_failed().len(), 0);
-    // Enough to fill the commit that it waits in.
+    // These reads fill the commit that the block waits in.
     (0..40).for_each(|nth| _ = client.read(0, 1024 + nth * 8, 8));
     client.finish();
     client.flush(0);
@@ -331,8 +335,9 @@ fn what_a_failed_flush_dropped_is_not_committed_as_clean() {
     client.finish();
 }
 
-/// What the policy declined waits in RAM for its next reader, who may have it committed: after a
-/// failed flush the origin is asked what it has.
+/// Blocks that the policy declined leave the window after a failed flush. They wait in RAM for
+/// their next reader, who may have them committed. After the failed flush the origin is asked what
+/// it has.
 #[test]
 fn what_a_failed_flush_may_have_dropped_leaves_the_window() {
     for fails in [false, true] {
@@ -340,7 +345,7 @@ fn what_a_failed_flush_may_have_dropped_leaves_the_window() {
         let mut spec = WorldSpec { segments_per_lane: 24, origins, ..WorldSpec::default() };
         (spec.options.sequential_bypass_bytes, spec.options.read_around_blocks) = (0, 0);
         let mut client = Client::fresh(spec);
-        // Nothing of it comes back, until the policy declines what it sees for the first time.
+        // No block comes back, until the policy declines blocks that it sees for the first time.
         for nth in 0..3000 {
             client.read(0, nth * 7919 % 3000 * 8, 8);
             client.finish();

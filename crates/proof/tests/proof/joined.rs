@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads join a read of the origin that is under way for another client: they wait for it, and
-//! nothing is read twice. The client's oracle judges each answer. Torture shows, too, that no
-//! reader gets what has been written since (canary `joined-void`).
+//! Reads join a read of the origin that is under way for another client. They wait for that read,
+//! and nothing is read twice. The client's oracle judges each answer. Torture shows, too, that no
+//! reader gets data from before a write (canary `joined-void`).
 
 use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{BLOCK_BYTES, Counters, DeviceError, Mode, Op, Options};
 use flashfront_proof::{Client, OriginSpec, WorldSpec};
 
 const UNIT: u64 = 16;
-/// Fast enough that nothing is read around a miss.
+/// An origin latency so low that nothing is read around a miss.
 const FAST_NS: u64 = 100_000;
 const SLOW_NS: u64 = 1_000_000;
-/// So long a busy disk keeps what it has read: longer than all else takes.
+/// The time that a busy disk keeps what it has read. It is longer than all else takes.
 const BUSY_NS: u64 = 50_000_000;
 
 fn client(origin_ns: u64, mode: Mode) -> Client {
@@ -26,7 +26,7 @@ fn client(origin_ns: u64, mode: Mode) -> Client {
         options,
         ..WorldSpec::default()
     });
-    // From here on it is known how slow the origin is.
+    // From here on the cache knows how slow the origin is.
     client.read(0, 4000 * 8, 8);
     client.finish();
     client
@@ -36,8 +36,8 @@ fn counters(client: &Client) -> Counters {
     client.world.engine().status().counters
 }
 
-/// What these reads, all at once, asked of the origin, and how many blocks they joined. In sectors:
-/// first, how many.
+/// Sends these reads all at once; each is a first sector and a number of sectors. Returns the reads
+/// and the blocks that they asked of the origin, and the blocks that they joined.
 fn at_once(client: &mut Client, reads: &[(u64, u64)]) -> (u64, u64, u64) {
     let before = counters(client);
     for &(sector, sectors) in reads {
@@ -62,8 +62,8 @@ fn what_is_asked_for_by_several_at_once_is_read_once() {
     client.leave();
 }
 
-/// As an unaligned guest reads: each request shares a block with the next one, and adds what is its
-/// own.
+/// Each request shares a block with the next request and adds blocks of its own, as an unaligned
+/// guest reads.
 #[test]
 fn requests_that_overlap_read_each_block_once() {
     let mut client = client(FAST_NS, Mode::Writeback);
@@ -80,7 +80,7 @@ fn what_lies_between_is_read_as_one() {
     assert_eq!(at_once(&mut client, &[(1600, 8), (1632, 8), (1600, 40)]), (3, 5, 2), "but its ends are there");
 }
 
-/// The last half block reads as zeroes behind the origin's end, for all.
+/// Reads of the last half block share one read. All of them get zeroes behind the origin's end.
 #[test]
 fn the_end_of_an_origin_is_shared() {
     let mut client = client(FAST_NS, Mode::Writeback);
@@ -98,8 +98,8 @@ fn a_neighbour_under_way_is_waited_for() {
     client.leave();
 }
 
-/// A piece that misses both sides of a hole waits for its own read: the second side was asked for,
-/// and is neither a hit nor a neighbour.
+/// A piece that misses on both sides of a hole waits for its own read. The second side was asked
+/// for, so it is neither a hit nor a neighbour.
 #[test]
 fn who_waits_for_his_own_read_has_missed() {
     let mut client = client(SLOW_NS, Mode::Writeback);
@@ -123,7 +123,8 @@ fn a_read_is_found_on_both_sides_of_a_region() {
     client.leave();
 }
 
-/// Who looks for a fault, or compares, wants each request to go to the disk.
+/// A read in passthrough joins no other read. A client that looks for a fault, or compares, wants
+/// each request to go to the disk.
 #[test]
 fn nobody_joins_past_the_cache() {
     let mut client = client(FAST_NS, Mode::Passthrough);
@@ -131,8 +132,8 @@ fn nobody_joins_past_the_cache() {
     client.leave();
 }
 
-/// A joined read counts as a second look: what is asked for by two at once is in a full cache as
-/// soon as what is asked for twice.
+/// A joined read counts as a second look. A full cache admits a block that two clients read at once
+/// as soon as a block that is read twice.
 #[test]
 fn who_joins_counts_as_a_second_look() {
     let fill = |client: &mut Client| {
@@ -149,7 +150,7 @@ fn who_joins_counts_as_a_second_look() {
             .find(|turn| {
                 (0..at_once).for_each(|_| _ = client.read(0, 3000 * 8, 8));
                 client.finish();
-                // More between two turns than the window has.
+                // More blocks are read between two turns than the window has.
                 for block in 2000 + turn * 20..2040 + turn * 20 {
                     client.read(0, block * 8, 8);
                     client.finish();
@@ -166,7 +167,7 @@ fn who_joins_counts_as_a_second_look() {
 fn who_waits_for_a_read_that_fails_reads_by_himself() {
     for (origin_ns, first) in [(FAST_NS, 800), (SLOW_NS, 800)] {
         let mut client = client(origin_ns, Mode::Writeback);
-        // A wide read that fails is tried once more without neighbours.
+        // A wide read that fails is tried a second time without neighbours.
         let times = if origin_ns == SLOW_NS { 2 } else { 1 };
         client.world.origins[0].faults.order(Rule {
             op: Some(Op::Read),
@@ -186,7 +187,7 @@ fn who_waits_for_a_read_that_fails_reads_by_himself() {
     }
 }
 
-/// A write waits for both readers, and a read behind it gets what was written.
+/// A write waits for both readers, and a later read gets the new data.
 #[test]
 fn nobody_joins_a_read_from_before_a_write() {
     for mode in [Mode::Writeback, Mode::Writearound, Mode::Writethrough] {
@@ -203,8 +204,9 @@ fn nobody_joins_a_read_from_before_a_write() {
     }
 }
 
-/// Neighbours aren't locked: one that is written past the cache while a read around it is held up
-/// is not in the index when it ends. Who asks for it meanwhile must not get what that read brings.
+/// A reader must not join a read around a block that a write has changed since. Neighbours aren't
+/// locked. If a neighbour is written past the cache while that read is held up, the index does not
+/// have it when the read ends.
 #[test]
 fn a_neighbour_written_since_is_not_joined() {
     let mut client = client(SLOW_NS, Mode::Writearound);
@@ -221,8 +223,8 @@ fn a_neighbour_written_since_is_not_joined() {
     client.leave();
 }
 
-/// The other way round: a reader that joined before the write came has the block locked, and gets
-/// what was there.
+/// The other way round, a reader that joined before the write came has the block locked. It gets
+/// the data from before the write.
 #[test]
 fn a_write_of_a_neighbour_waits_for_who_joined() {
     let mut client = client(SLOW_NS, Mode::Writearound);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors of an origin keep their meaning: a client is told that there is no space, or that nothing
-//! may be written, and the operator is told what failed where.
+//! Errors of an origin keep their meaning. A client is told that there is no space, or that nothing
+//! may be written. The operator is told which I/O failed, and where.
 
 use flashfront_device::Rng;
 use flashfront_device::wrap::{Fault, Rule};
@@ -14,12 +14,12 @@ fn client(mode: Mode, options: Options) -> Client {
     Client::fresh(WorldSpec { origins: vec![origin], options, ..WorldSpec::default() })
 }
 
-/// All I/O of this kind fails so from now on.
+/// Makes all I/O of this kind fail with `error` from now on.
 fn fail(client: &mut Client, op: Op, error: DeviceError) {
     client.world.origins[0].faults.order(Rule { op: Some(op), ..Rule::always(Fault::Error(error)) });
 }
 
-/// What is answered to everything that failed.
+/// The answers to all requests that failed.
 fn answers(client: &mut Client) -> Vec<RequestError> {
     client.finish();
     client.take_failed().into_iter().map(|(_, error)| error).collect()
@@ -58,7 +58,7 @@ fn what_goes_to_the_origin_fails_as_the_origin_does() {
     }
 }
 
-/// In writeback long zeroes and streams go past the log, and what is dirty where they go has to be
+/// In writeback long zeroes and streams go past the log. Dirty blocks in their way have to be
 /// destaged before.
 #[test]
 fn what_goes_past_the_log_fails_as_the_origin_does() {
@@ -82,14 +82,14 @@ fn what_goes_past_the_log_fails_as_the_origin_does() {
 }
 
 /// Writes wait at the dirty limit for room that the origin refuses to make. They are told why, and
-/// need not wait for long; and when there is space again, they are taken.
+/// need not wait for long. When there is space again, they are taken.
 #[test]
 fn who_waits_for_a_full_origin_is_told() {
     for (error, told, dirty_limit_blocks) in [
         (DeviceError::NoSpace, RequestError::NoSpace, Some(300)),
         (DeviceError::ReadOnly, RequestError::ReadOnly, Some(300)),
         (DeviceError::NoSpace, RequestError::NoSpace, None),
-        // As much as the log can hold.
+        // The dirty limit is as much as the log can hold.
         (DeviceError::NoSpace, RequestError::NoSpace, Some(u64::MAX)),
     ] {
         let mut client = client(Mode::Writeback, Options { dirty_limit_blocks, ..Options::default() });
@@ -121,7 +121,8 @@ fn who_waits_for_a_full_origin_is_told() {
     }
 }
 
-/// A device that fails may come back, and nobody is helped by an error then.
+/// Writes go on waiting for an origin that fails with an I/O error. The device may come back, and
+/// an error would help nobody then.
 #[test]
 fn who_waits_for_a_broken_origin_goes_on_waiting() {
     let mut client = client(Mode::Writeback, Options { dirty_limit_blocks: Some(300), ..Options::default() });
@@ -136,8 +137,8 @@ fn who_waits_for_a_broken_origin_goes_on_waiting() {
     client.leave();
 }
 
-/// FLUSH after a failed one says nothing, so its error must not be one after which a client asks
-/// again and believes the answer.
+/// A failed FLUSH is always an I/O error. The FLUSH after it says nothing about the failure. So the
+/// error must not be one after which a client asks again and believes the answer.
 #[test]
 fn a_failed_flush_is_an_error_whatever_the_reason() {
     let mut client = client(Mode::Passthrough, Options::default());
@@ -153,16 +154,16 @@ fn a_failed_flush_is_an_error_whatever_the_reason() {
     client.leave();
 }
 
-/// Space may be given back exactly where the client allows it.
+/// Space may be given back only where the client allows it.
 #[test]
 fn zeroes_may_become_a_hole_if_the_client_allows_it() {
     for mode in Mode::ALL {
         let mut client = client(mode, Options::default());
-        // Only zeroes that may become a hole meet this.
+        // Only zeroes that may become a hole meet this fault.
         fail(&mut client, Op::Punch, DeviceError::NoSpace);
         for (may_discard, sectors) in [(true, 4000), (false, 4000), (true, 16), (false, 16)] {
             client.change(RequestOp::WriteZeroes { may_discard }, 0, 8, sectors, false);
-            // In writeback short ones are data in the log.
+            // In writeback short zeroes are data in the log.
             let hole = may_discard && (sectors == 4000 || mode != Mode::Writeback);
             let expected = if hole { vec![RequestError::NoSpace] } else { Vec::new() };
             assert_eq!(answers(&mut client), expected, "{sectors} sectors, may_discard {may_discard}, {mode}");
@@ -172,7 +173,7 @@ fn zeroes_may_become_a_hole_if_the_client_allows_it() {
     }
 }
 
-/// Over what is cached, dirty, or both, and past a restart: zeroes.
+/// Zeroes replace blocks that are cached, dirty, or both, and stay past a restart.
 #[test]
 fn zeroes_replace_whatever_is_cached() {
     for (seed, mode) in (0..8).zip(Mode::ALL.into_iter().cycle()) {
@@ -226,7 +227,7 @@ fn the_operator_is_told_what_failed_where() {
     assert_eq!(all.len(), 2, "a discard that the device can't do is no failure: {all:?}");
     client.world.origins[0].faults.heal();
 
-    // Destage, too.
+    // Destage keeps the meaning too.
     client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Writeback });
     client.write(0, 80, 8, false);
     client.finish();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the engine keeps in RAM beside its index is bounded, and does not stay after a load.
+//! The engine's RAM beside its index is bounded, and is given back after a load.
 
 use flashfront_device::sim::Fate;
 use flashfront_engine::{Mode, RequestOp};
@@ -8,8 +8,9 @@ use flashfront_proof::{Client, OriginSpec, World, WorldSpec};
 const SECOND: u64 = 1_000_000_000;
 const BLOCKS: u64 = 64;
 
-/// Writers that always wait for room in the log, and destage that keeps up with them: each commit
-/// would be full of their blocks, and what was destaged would wait for ever to be recorded.
+/// Destaged blocks are recorded although writers always wait for room in the log. Destage keeps up
+/// with these writers. Each commit would be full of their blocks, and the record of destaged blocks
+/// would wait for ever.
 #[test]
 fn what_was_destaged_is_recorded_beside_the_writes_of_a_full_log() {
     let origin = OriginSpec { size_bytes: 128 << 20, logical_block_bytes: 512, mode: Mode::Writeback };
@@ -47,8 +48,7 @@ fn what_was_destaged_is_recorded_beside_the_writes_of_a_full_log() {
     assert_eq!(after.open().expect("it opens").blocks_dirty, 0, "all of it was recorded");
 }
 
-/// Thousands of short requests at once, in a cache before a slow origin from which their blocks
-/// have to be completed.
+/// Sends thousands of short requests at once. Their blocks have to be completed from a slow origin.
 fn buffers_of_many(op: RequestOp, bound: u64) {
     let origin = OriginSpec { size_bytes: 16 << 20, logical_block_bytes: 512, mode: Mode::Writeback };
     let spec =
@@ -82,8 +82,8 @@ fn merges_have_a_bound() {
     buffers_of_many(RequestOp::Write, 22 << 20);
 }
 
-/// Zeroes (and discards) of whole disks are cut bit by bit, and a short one between them has its
-/// turn.
+/// Zeroes (and discards) of whole disks are cut into small parts. A short request between them has
+/// its turn.
 #[test]
 fn long_ranges_have_a_bound() {
     let origin = OriginSpec { size_bytes: 512 << 20, logical_block_bytes: 512, mode: Mode::Writeback };
@@ -120,7 +120,7 @@ fn reads_around_misses_have_a_bound() {
         ..WorldSpec::default()
     };
     let mut client = Client::fresh(spec);
-    // So that the origin is known to be slow.
+    // After this read the origin is known to be slow.
     client.read(0, 0, 8);
     client.finish();
     for unit in 1..1000 {
@@ -133,12 +133,12 @@ fn reads_around_misses_have_a_bound() {
     });
     client.finish();
     assert!(client.world.engine().status().counters.neighbour_blocks > 200, "nothing was read around");
-    // 1 MiB of them, and commits of a quarter; without a bound 63.
+    // 1 MiB of neighbours, and commits of a quarter; without a bound 63.
     assert!(most < 3 << 20, "{most} bytes of buffers");
 }
 
-/// A segment of 16 MiB whose blocks are copied forward has thousands of them, and four are
-/// reclaimed at once.
+/// Copying blocks forward has a bound. A segment of 16 MiB has thousands of such blocks, and four
+/// segments are reclaimed at once.
 #[test]
 fn survivors_have_a_bound() {
     let origin = OriginSpec { size_bytes: 1 << 30, logical_block_bytes: 512, mode: Mode::Writeback };
@@ -160,8 +160,8 @@ fn survivors_have_a_bound() {
         }
         world.answers.clear();
     };
-    // Three quarters of the cache are asked for twice and again; then others come, three times
-    // each, so that they get in.
+    // Three quarters of the cache are read again and again. Then other blocks come, three times
+    // each, so that they are admitted.
     let hot = 3 * 24 * 4096 / 4;
     for round in 0..2 {
         (0..hot / BLOCKS).for_each(|run| read(&mut world, (run * 7919 + round) % (hot / BLOCKS) * BLOCKS));
@@ -172,6 +172,6 @@ fn survivors_have_a_bound() {
     world.finish_requests();
     let copied = world.engine().status().counters.reinserted_blocks;
     assert!(copied > 4096, "only {copied} blocks were copied forward");
-    // 1 MiB of them, and commits; without a bound 13 more.
+    // 1 MiB of survivors, and commits; without a bound 13 more.
     assert!(most < 14 << 20, "{most} bytes of buffers");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Neighbours of a miss come along from a slow origin, seen from outside. They go into the cache
-//! while there is room and else into the window, and no client is worse off. Torture shows that
-//! none of them is ever old (canary `stale-neighbour`).
+//! while it has room, and else into the window. No client is worse off. Torture shows that no
+//! neighbour is ever old (canary `stale-neighbour`).
 
 use flashfront_device::sim::Fate;
 use flashfront_engine::{BLOCK_BYTES, Counters, DeviceError, Mode, Op, Options};
@@ -16,8 +16,7 @@ fn world(origin_ns: u64, options: Options) -> WorldSpec {
     WorldSpec { segments_per_lane: 64, origin_ns, origins: vec![origin], options, ..WorldSpec::default() }
 }
 
-/// A client of a cache of 1,024 blocks, before an origin that takes 1 to 2 ms and of which that is
-/// known.
+/// A client of a cache of 1,024 blocks. The origin takes 1 to 2 ms, and the cache knows it.
 fn client(options: Options) -> Client {
     client_of(world(1_000_000, options))
 }
@@ -44,7 +43,8 @@ fn read(client: &mut Client, block: u64) {
     client.finish();
 }
 
-/// What reading these blocks, one after the other, asked of the origin.
+/// Reads these blocks, one after the other. Returns the number of blocks that the origin was asked
+/// for.
 fn origin_blocks(client: &mut Client, blocks: std::ops::Range<u64>) -> u64 {
     let before = counters(client).origin_reads_bytes;
     blocks.for_each(|block| read(client, block));
@@ -81,7 +81,7 @@ fn only_what_is_missing_is_read() {
     client.leave();
 }
 
-/// The last whole blocks of an origin, and the half one behind them.
+/// The last whole blocks of an origin, and the half block behind them, are read together.
 #[test]
 fn an_origin_that_ends_within_a_block_is_read_to_its_end() {
     let mut client = client(Options::default());
@@ -109,8 +109,8 @@ fn it_can_be_switched_off_and_a_budget_buys_only_what_was_asked_for() {
     }
 }
 
-/// A write of a neighbour is acknowledged while the read around it is at the origin, and is what is
-/// read from then on.
+/// A write of a neighbour is acknowledged while the read around it is at the origin. Later reads
+/// get the new data.
 #[test]
 fn a_write_does_not_wait_for_the_read_around_it() {
     let mut client = client(Options::default());
@@ -123,11 +123,12 @@ fn a_write_does_not_wait_for_the_read_around_it() {
     client.leave();
 }
 
-/// Writes go past the cache here: when the read ends, nothing is in the index that could tell.
+/// A read around a miss does not bring back data from before a write past the cache. When the read
+/// ends, the index has nothing that could tell.
 #[test]
 fn what_was_written_past_the_cache_is_not_taken_from_the_read_around_it() {
     let mut client = client_past_the_cache();
-    // The disk holds back what it has read, as one does that is busy.
+    // The disk holds back what it has read, as a busy disk does.
     client.hold_read(0, 50_000_000);
     let reading = client.read(0, 104 * 8, 8);
     let writing = client.write(0, 97 * 8, 8, false);
@@ -139,8 +140,8 @@ fn what_was_written_past_the_cache_is_not_taken_from_the_read_around_it() {
     assert_eq!(counters(&client).read_misses - before, 1, "all but the written one had come along");
 }
 
-/// They wait for the proof of the origin's next flush, as all that is promoted beside such writes
-/// does.
+/// Neighbours beside such writes wait for the proof of the origin's next flush, as all promoted
+/// blocks do.
 #[test]
 fn neighbours_come_to_the_log_beside_writes_that_no_flush_has_covered() {
     let mut client = client_past_the_cache();
@@ -153,13 +154,13 @@ fn neighbours_come_to_the_log_beside_writes_that_no_flush_has_covered() {
     client.finish();
     client.crash(1, Fate::Kept, Fate::Lost);
     let opened = client.open();
-    // Of the commits of 15 blocks one was open when the flush came.
+    // One commit of 15 blocks was open when the flush came.
     assert!((81 - 14..=97).contains(&opened.blocks_cached), "{opened:?}");
     client.leave();
 }
 
-/// A bad sector is an error for whoever reads it, not for its neighbours; and a disk may try for
-/// long, so it is tried once.
+/// A bad sector is an error for its own readers, not for its neighbours. A disk may try for long,
+/// so the sector is tried once.
 #[test]
 fn an_error_beside_a_block_is_not_its_own() {
     let mut client = client(Options::default());
@@ -176,7 +177,8 @@ fn an_error_beside_a_block_is_not_its_own() {
     assert!(failed.len() == 1 && failed[0].0 == bad, "{failed:?}");
 }
 
-/// Fills the cache of 1,024 blocks with what is read again and again, so that its gate is shut.
+/// Fills the cache of 1,024 blocks with data that is read again and again, so that its gate is
+/// shut.
 fn fill(client: &mut Client) {
     for _ in 0..4 {
         (0..900).for_each(|block| read(client, block));
@@ -184,8 +186,8 @@ fn fill(client: &mut Client) {
     (900..2000).for_each(|block| read(client, block));
 }
 
-/// They wait in the window then, which is RAM: read once in order, a block is a hit fifteen times
-/// of sixteen and costs no flash.
+/// Neighbours wait in the window, which is RAM, while the cache is full. Of blocks that are read
+/// once in order, fifteen of sixteen are hits and cost no flash.
 #[test]
 fn neighbours_wait_beside_a_full_cache() {
     let mut client = client(Options::default());
@@ -198,14 +200,14 @@ fn neighbours_wait_beside_a_full_cache() {
     assert!(after.promoted_blocks - before.promoted_blocks + brought <= UNIT, "a scan went to flash");
 }
 
-/// They don't, but for one unit in 32 that is to show whether it has changed, when nobody asks for
-/// them.
+/// Neighbours stay away when nobody asks for them. Only one unit in 32 still brings them, to show
+/// whether that has changed.
 #[test]
 fn neighbours_that_nobody_asks_for_stay_away() {
     let mut client = client(Options::default());
     fill(&mut client);
-    // One block of each of 125 units, each time another one: what waits of the others leaves
-    // unread.
+    // Each turn reads one block of each of 125 units, and each time another block. The neighbours
+    // that wait leave the window unread.
     let turn = |client: &mut Client, nth: u64| {
         let blocks = (0..125).map(|unit| 2000 + unit * UNIT + nth);
         blocks.map(|block| origin_blocks(client, block..block + 1)).sum::<u64>()
@@ -220,15 +222,15 @@ fn neighbours_that_nobody_asks_for_stay_away() {
     assert!(asked <= misses + 125 / 16 * UNIT, "{asked} blocks for {misses} misses");
 }
 
-/// A neighbour that waits is a block like any other once somebody has asked for it: asked for again
-/// and again it is cached.
+/// A neighbour that waits becomes an ordinary block once somebody has asked for it. Asked for again
+/// and again, it is cached.
 #[test]
 fn a_neighbour_that_is_asked_for_is_cached_like_any_other() {
     let mut client = client(Options::default());
     fill(&mut client);
     read(&mut client, 2000);
     let before = counters(&client).promoted_blocks;
-    // More between two turns than the window has.
+    // More blocks are read between two turns than the window has.
     for _ in 0..12 {
         read(&mut client, 2005);
         (0..6).for_each(|unit| read(&mut client, 2100 + unit * UNIT));
@@ -242,8 +244,8 @@ fn a_neighbour_that_is_asked_for_is_cached_like_any_other() {
     client.leave();
 }
 
-/// What is written while it waits is read as it was written, also if it is written past the cache:
-/// then no index hides the old copy.
+/// A neighbour that is written while it waits is read as it was written. That holds also if it is
+/// written past the cache, where no index entry hides the old copy.
 #[test]
 fn a_neighbour_that_waits_is_forgotten_when_it_is_written() {
     for mode in [Mode::Writeback, Mode::Writearound, Mode::Writethrough] {
@@ -263,8 +265,7 @@ fn a_neighbour_that_waits_is_forgotten_when_it_is_written() {
     }
 }
 
-/// Of a cache full of what is read again and again, a scan takes no more away than one that brings
-/// nothing along.
+/// A scan with neighbours takes no more of a full cache away than a scan without them.
 #[test]
 fn a_full_cache_takes_no_neighbours() {
     let pushed_out = |options: Options| {
@@ -282,12 +283,13 @@ fn a_full_cache_takes_no_neighbours() {
     assert!(ours <= alone + 2 * UNIT, "{ours} blocks were pushed out, {alone} without neighbours");
 }
 
-/// A cache full of neighbours that nobody read has room for what is missed at first sight, and
-/// takes no more of them.
+/// A cache full of neighbours that nobody read admits blocks that are missed for the first time. It
+/// takes no more neighbours.
 #[test]
 fn neighbours_in_vain_make_way() {
     let mut client = client(Options::default());
-    // One block of each of 250 units: four times the cache, one in sixteen of it wanted.
+    // One block of each of 250 units. The units are four times the cache, and one block in sixteen
+    // is wanted.
     let wanted = || (0..250).map(|unit| unit * UNIT);
     for _ in 0..6 {
         wanted().for_each(|block| read(&mut client, block));
@@ -308,7 +310,7 @@ fn what_if_of_the_present_size_counts_what_came_along() {
     let mut read_files = |files: std::ops::Range<u64>| {
         let before = counters(&client);
         for file in files {
-            // 32 blocks in order, four at a time; the next lies elsewhere.
+            // 32 blocks in order, four at a time; the next 32 lie elsewhere.
             let first = file * 1031 % (BLOCKS / 32) * 32;
             for block in (first..first + 32).step_by(4) {
                 client.read(0, block * 8, 4 * 8);
@@ -320,14 +322,15 @@ fn what_if_of_the_present_size_counts_what_came_along() {
             (status.counters.read_hits - before.read_hits, status.counters.read_misses - before.read_misses);
         (hits as f64 / (hits + misses) as f64, status.what_if)
     };
-    // All of it, so that the cache is full, and then what the shadow speaks of: its last rounds.
+    // The first call fills the cache. The second call is the one that the shadow speaks of: its
+    // last rounds.
     read_files(0..BLOCKS / 32);
     let (hits, what_if) = read_files(BLOCKS / 32..2 * BLOCKS / 32);
     assert!(hits > 0.7, "{hits}");
     for it in &what_if {
         let more = it.totals.read_hit_ratio() - hits;
-        // Of a sample of 288 blocks, and not quite of the same reads. Without neighbours none of
-        // what is read would be a hit but with four times the cache.
+        // The shadow has a sample of 288 blocks, and not quite of the same reads. Without
+        // neighbours only a cache of four times the size would have hits.
         let known = match it.size_percent {
             50 => more.abs() < 0.1,
             100 => more.abs() < 0.05,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The RAM front, seen from outside, answers what a client reads again, at no cost for the cache
+//! The RAM front, seen from outside, answers repeated reads of a client at no cost for the cache
 //! device. It keeps its bound, and a scan does not empty it. Torture shows that it never serves old
 //! bytes.
 
 use flashfront_engine::{BLOCK_BYTES, Options};
 use flashfront_proof::{Client, OriginSpec, WorldSpec};
 
-/// A client of a cache with 256 blocks of origin, all dirty and durable on the cache device, and a
-/// RAM front of that many blocks.
+/// A client of a cache with 256 blocks of origin, all dirty and durable on the cache device. The
+/// RAM front has `front_blocks` blocks.
 fn client(front_blocks: u64) -> Client {
     let origin = OriginSpec { size_bytes: 1 << 20, logical_block_bytes: 512, mode: flashfront_engine::Mode::Writeback };
     let options = Options {
@@ -24,8 +24,8 @@ fn client(front_blocks: u64) -> Client {
     client
 }
 
-/// Reads these blocks one after the other; returns (blocks that were in RAM, blocks read from the
-/// cache device).
+/// Reads these blocks one after the other. Returns the blocks that were in RAM and the blocks that
+/// were read from the cache device.
 fn read(client: &mut Client, blocks: impl Iterator<Item = u64>) -> (u64, u64) {
     let before = client.world.engine().status().counters;
     for block in blocks {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A log that has rotted before a durable commit has not ended there. The opening after that is
-//! tested here.
+//! A log that has rotted before a durable commit has not ended there. These tests open such logs.
 
 use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};
@@ -15,13 +14,13 @@ fn opened(segment_blocks: u32) -> World {
     world
 }
 
-/// Writes a block durably; each is a commit.
+/// Writes a block durably. Each such write is a commit.
 fn write(world: &mut World, block: u64, number: u32) {
     world.submit(RequestOp::Write, 0, block * 8, 8, true, Some(number));
     world.finish_requests();
 }
 
-/// The commits on the cache device: number, first byte.
+/// The commits on the cache device: the number and the first byte of each.
 fn commits(world: &World) -> Vec<(u64, u64)> {
     let mut commits = Vec::new();
     let mut block = [0; BLOCK_BYTES as usize];
@@ -33,9 +32,9 @@ fn commits(world: &World) -> Vec<(u64, u64)> {
     commits
 }
 
-/// Whichever header rots after a power cut: never is older data served as if nothing was. The last
-/// one alone can't be told from a torn one. Segments of 64 and of 16 blocks: with and without their
-/// ends in between.
+/// Older data is never served silently, whichever header rots after a power cut. Only the last
+/// header can't be told from a torn one. Segments have 64 or 16 blocks: the log is without and with
+/// segment ends in between.
 #[test]
 fn a_rotten_header_is_not_the_end_of_the_log() {
     for segment_blocks in [16, 64] {
@@ -62,8 +61,8 @@ fn a_rotten_header_is_not_the_end_of_the_log() {
     }
 }
 
-/// A rotten header is found also when each commit fills a segment, as streaming writes do: the next
-/// one is in a segment that only the damaged header named.
+/// A rotten header is also found where each commit fills a segment, as streaming writes do. The
+/// next commit is in a segment that only the damaged header named.
 #[test]
 fn a_rotten_header_of_a_full_segment_is_found_too() {
     let mut world = opened(16);
@@ -82,7 +81,8 @@ fn a_rotten_header_of_a_full_segment_is_found_too() {
     }
 }
 
-/// Small commits are read many at a time, large ones alone; both as far as the log goes.
+/// Small commits are read many at a time, large commits alone. Both are read as far as the log
+/// goes.
 #[test]
 fn commits_of_all_sizes_are_replayed() {
     let mut world = opened(64);
@@ -96,8 +96,8 @@ fn commits_of_all_sizes_are_replayed() {
     assert_eq!(opened.commits_replayed, world.engine().status().counters.commits);
 }
 
-/// A read that fails is not the end of the log: what was flushed is there, or the cache is not
-/// opened.
+/// A read that fails is not the end of the log. Either the flushed data is there, or the cache is
+/// not opened.
 #[test]
 fn a_failed_read_is_not_the_end_of_the_log() {
     let (mut opens, mut refusals) = (0, 0);
@@ -127,9 +127,9 @@ fn a_failed_read_is_not_the_end_of_the_log() {
     assert!(opens > 10 && refusals > 2, "{opens} opened, {refusals} refused");
 }
 
-/// Clean blocks that are dropped at the opening are not in its checkpoint, so there is nothing to
-/// note in the log. For each block a note was written, 252 of them for each flush of the cache
-/// device, and the first FLUSH, or a stop, waited for all.
+/// Clean blocks that are dropped at the opening are not in its checkpoint, so the log needs no
+/// notes about them. A former version wrote a note for each block, 252 of them for each flush of
+/// the cache device. The first FLUSH, or a stop, waited for all of them.
 #[test]
 fn what_is_dropped_at_the_opening_is_not_noted_block_by_block() {
     let origin = OriginSpec { size_bytes: 2 << 20, logical_block_bytes: 512, mode: Mode::Writearound };
@@ -142,7 +142,7 @@ fn what_is_dropped_at_the_opening_is_not_noted_block_by_block() {
     client.flush(0);
     client.finish();
     assert_eq!(client.world.counters().commits, 0);
-    // Nothing old comes back where one of them is written past the cache.
+    // No old data comes back where such a block is written past the cache.
     client.world.spec.options.drop_clean = false;
     client.write(0, 80, 8, false);
     client.flush(0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A part of an origin takes no writes, for good: a thin volume that is full, or a bad place of a
-//! disk. What is dirty there stays dirty. Nothing else is kept from the origin or the cache by it.
+//! disk. Blocks that are dirty there stay dirty. All other blocks go to the origin and the cache as
+//! before.
 
 use flashfront_device::Rng;
 use flashfront_engine::{DeviceError, Mode, Op, Options, Time};
@@ -19,11 +20,12 @@ fn refuse(client: &mut Client, first: u64, blocks: u64) {
     client.world.origins[0].faults.fail_range(range, Some(Op::Write), DeviceError::NoSpace);
 }
 
-/// Segments full of what the origin refuses are the oldest in the log, so they were chosen by
-/// reclaim, and waited for; with as many of them as it has victims it did nothing any more.
+/// Reclaim goes on beside segments full of refused blocks. They are the oldest segments in the log,
+/// so a former reclaim chose them and waited for them. With as many of them as it has victims it
+/// did nothing any more.
 #[test]
 fn reclaim_goes_on_beside_what_is_refused() {
-    // So much that each segment holds something dirty.
+    // The limit lets each segment hold something dirty.
     let mut client = client(Some(u64::MAX));
     refuse(&mut client, 0, 256);
     for nth in 0..16 {
@@ -52,7 +54,7 @@ fn reclaim_goes_on_beside_what_is_refused() {
     client.leave();
 }
 
-/// A run that is refused is as long as any; it is tried in halves until what is refused is alone.
+/// A refused run may be of any length. It is tried in halves until the refused block is alone.
 #[test]
 fn one_block_that_is_refused_keeps_no_others_dirty() {
     for refused in [0, 100, 254, 255] {

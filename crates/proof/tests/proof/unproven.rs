@@ -7,11 +7,12 @@ use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{Control, DeviceError, Mode, Op, Options, OriginId, policy};
 use flashfront_proof::{Client, OriginSpec, WorldSpec};
 
-/// Of 32 sectors each, which is what the requests of these tests write.
+/// The number of pieces of the origin. Each piece has 32 sectors, which is the size of the requests
+/// of these tests.
 const PIECES: u64 = 500;
 
-/// A log of 1024 segments of 16 blocks: 64 commits may wait to be proven. All that misses is
-/// cached.
+/// A client of a log of 1024 segments of 16 blocks, where 64 commits may wait to be proven. All
+/// misses are cached.
 fn client() -> Client {
     client_with(1024)
 }
@@ -74,13 +75,14 @@ fn what_a_flush_has_covered_is_replayed() {
     client.world.pass(1_000_000_000);
     client.crash(1, Fate::Kept, Fate::Lost);
     let opened = client.open();
-    // Of the commits of 15 blocks one was open when the flush came.
+    // One commit of 15 blocks was open when the flush came.
     assert!((20 * 4 - 14..=20 * 4).contains(&opened.blocks_cached), "{opened:?}");
     client.read_all();
     client.leave();
 }
 
-/// A later flush that succeeds proves nothing: what the failed one had dropped it says nothing of.
+/// A later flush that succeeds proves nothing: it does not speak of data that the failed flush had
+/// dropped.
 #[test]
 fn what_a_failed_flush_has_dropped_is_never_proven() {
     for more in [0, 20, 300] {
@@ -109,7 +111,7 @@ fn what_a_failed_flush_has_dropped_is_never_proven() {
     }
 }
 
-/// A read of what no flush has covered, held back; and a flush that fails meanwhile.
+/// Sends a read of data that no flush has covered, and holds it back. A flush fails meanwhile.
 fn read_beside_a_failed_flush(client: &mut Client) {
     client.make_origins_fickle();
     client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Writearound });
@@ -126,14 +128,14 @@ fn read_beside_a_failed_flush(client: &mut Client) {
     assert!(client.world.waits(read), "it is held back");
 }
 
-/// What was read before the flush failed, and only arrives after it, is not cached either.
+/// Data that was read before the flush failed, and only arrives after it, is not cached either.
 #[test]
 fn what_is_being_read_while_a_flush_fails_is_not_cached() {
     let mut client = client();
     read_beside_a_failed_flush(&mut client);
     client.finish();
     assert_eq!(client.take_failed().len(), 1, "the FLUSH");
-    // The next one succeeds, and what is cached after that says so.
+    // The next FLUSH succeeds, as blocks show that are cached after it.
     client.flush(0);
     client.finish();
     client.read(0, 3200, 640);
@@ -159,14 +161,13 @@ fn who_asks_after_a_failed_flush_shares_no_read_of_before() {
     client.leave();
 }
 
-/// What isn't proven can't be reclaimed, but is never more than one commit for each sixteen
-/// segments.
+/// Unproven commits can't be reclaimed, but there is never more than one for each sixteen segments.
 #[test]
 fn an_origin_that_never_flushes_stops_nobody() {
     let mut client = client();
     let never = Fault::Stall { hold_ns: u64::MAX / 4 };
     client.world.origins[0].faults.order(Rule { op: Some(Op::Flush), ..Rule::always(never) });
-    // Twice what the cache holds.
+    // The rounds write twice what the cache holds.
     for round in 0..16 {
         write_through(&mut client, (0..PIECES).map(|nth| (nth * 7 + round) % PIECES));
         client.read(0, round * 512, 512);
@@ -176,8 +177,8 @@ fn an_origin_that_never_flushes_stops_nobody() {
     client.judge();
 }
 
-/// Its blocks leave the cache after a while, so that those of others in the same commits, and
-/// behind them, are proven without it.
+/// Blocks of an origin that never flushes leave the cache after a while. So blocks of other origins
+/// in the same commits, and behind them, are proven without that origin.
 #[test]
 fn an_origin_that_never_flushes_keeps_nothing_of_others_out() {
     let origin = OriginSpec { size_bytes: 32 << 20, logical_block_bytes: 512, mode: Mode::Writethrough };
@@ -191,12 +192,12 @@ fn an_origin_that_never_flushes_keeps_nothing_of_others_out() {
         client.write(origin, piece * 32, 32, false);
         client.finish();
     };
-    // As many commits of both as may wait, and more.
+    // These are as many commits of both origins as may wait, and more.
     for piece in 0..300 {
         write(&mut client, 0, piece);
         write(&mut client, 1, piece);
     }
-    // Its flush has been asked for, and is overdue.
+    // The flush of that origin has been asked for, and is overdue.
     client.world.pass(20_000_000_000);
     for piece in 300..400 {
         write(&mut client, 0, piece);
@@ -234,7 +235,7 @@ fn a_stop_proves_all() {
     client.leave();
 }
 
-/// A commit that finds no place behind one whose flush has failed, when nothing is left to flush: a
+/// A commit finds no place behind a commit whose flush has failed, when nothing is left to flush. A
 /// checkpoint lets it go.
 #[test]
 fn a_stop_ends_behind_a_flush_that_failed() {

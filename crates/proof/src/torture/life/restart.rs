@@ -9,18 +9,18 @@ use crate::torture::extra::{self, Extra};
 use crate::torture::plan::Trouble;
 use crate::torture::trouble;
 
-/// Requests that a busy stop finds in flight, at most.
+/// The most requests that are in flight at a busy stop.
 const BUSY_REQUESTS: usize = 6;
 
 impl Life {
-    /// Ends an opening by a power cut (perhaps another one during replay) or a clean stop. Returns
-    /// false if the cache does not open any more, which only a device that lied excuses.
+    /// Ends an opening by a power cut (perhaps with another one during replay) or a clean stop.
+    /// Returns false if the cache does not open any more. Only a device that lied excuses that.
     pub(super) fn fall(&mut self) -> bool {
         if one_in(&mut self.rng, 4) {
             self.client.world.heal();
             self.client.finish();
             if self.plan.trouble != Trouble::None && !self.plan.one_dies() {
-                // After a failure a stop can't promise that all is durable.
+                // After a failure a stop can't promise that all data is durable.
                 self.client.world.stop();
             } else if self.plan.has(Extra::BusyStop) {
                 self.busy_stop();
@@ -32,7 +32,7 @@ impl Life {
         while one_in(&mut self.rng, 3) && self.client.world.can_open() && !self.client.world.must_not_open() {
             self.before_opening();
             if one_in(&mut self.fate_rng, 4) {
-                // Not even the superblocks are written of both members.
+                // Only one of the two members gets its superblocks written.
                 let only = self.fate_rng.below(2) as u8;
                 self.client.world.write_superblocks(&[only]);
                 self.crash();
@@ -47,7 +47,8 @@ impl Life {
         self.reopen()
     }
 
-    /// Stops cleanly with requests in flight. Each is answered, and what it wrote is durable.
+    /// Stops cleanly with requests in flight. Each request is answered, and the data that it wrote
+    /// is durable.
     fn busy_stop(&mut self) {
         for _ in 0..BUSY_REQUESTS {
             let who = self.extra_rng.below(self.plan.clients.len() as u64) as usize;
@@ -59,8 +60,8 @@ impl Life {
         self.client.stop_at_once();
     }
 
-    /// Changes what changes while no daemon runs, and orders what fails as soon as the next one
-    /// does.
+    /// Makes the changes that happen while no daemon runs. Orders the faults that hit as soon as
+    /// the next daemon runs.
     fn before_opening(&mut self) {
         if self.plan.has(Extra::NewOptions) {
             extra::other_options(&mut self.extra_rng, &mut self.plan.spec.options);
@@ -73,8 +74,9 @@ impl Life {
         }
     }
 
-    /// Orders a fault on the member whose turn it is: the nth I/O of one kind, since replay does
-    /// few, or what else may befall it.
+    /// Orders a fault on the member whose turn it is. Half of the faults are any that
+    /// [`trouble::order_on`] orders. The others hit the nth I/O of one kind, with a small n, since
+    /// replay does few.
     fn fail_in_replay(&mut self) {
         let rng = &mut self.extra_rng;
         let any = rng.below(2) as u8;
@@ -89,14 +91,15 @@ impl Life {
         disk.faults.fail_nth(nth, Some(op), DeviceError::Io);
     }
 
-    /// Opens what a crash left. Returns false if it refuses.
+    /// Opens the cache after a crash. Returns false if it refuses.
     pub(super) fn reopen(&mut self) -> bool {
         self.lose_member();
         if !self.client.world.can_open() {
             return self.refused(OpenError::NoCheckpoint { lane: 0 });
         }
         if self.client.world.must_not_open() {
-            // A new cache takes its place. What only the failed one held is for a salvage to find.
+            // A new cache takes its place. Data that only the failed cache held is for a salvage to
+            // find.
             if !self.whole {
                 return false;
             }
@@ -113,7 +116,7 @@ impl Life {
         }
     }
 
-    /// Now and then one of two members does not come back after a crash, and the operator says so.
+    /// Takes one of two members away after a crash, now and then. The operator says so.
     fn lose_member(&mut self) {
         if !self.plan.spec.mirrored || self.plan.trouble == Trouble::CacheLies || self.mirror_rng.below(4) > 0 {
             return;
@@ -152,7 +155,7 @@ impl Life {
         self.owners.clear();
         self.whole = nothing_dirty;
         if nothing_dirty {
-            // Invariant 7: the cache device could as well be gone.
+            // Invariant 7: the cache device is not needed.
             self.client.judge_origins();
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Some origins are away, refusing or silent. The other origins of the same cache notice nothing
-//! (ADR 0023).
+//! Some origins are away: they refuse, or they are silent. The other origins of the same cache
+//! notice nothing (ADR 0023).
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
@@ -11,18 +11,19 @@ use flashfront_proof::{Client, WorldSpec};
 use super::{FATES, events, lazy, place, small};
 
 const MINUTE_NS: u64 = 60_000_000_000;
-/// The origin answers nothing for so long.
+/// The fault of an origin that refuses.
 const REFUSES: Fault = Fault::Error(DeviceError::Io);
+/// The fault of an origin that answers nothing for three minutes.
 const SILENCE: Fault = Fault::Timeout { hold_ns: 3 * MINUTE_NS };
 
-/// A cache before so many origins.
+/// A cache before `origins` origins.
 fn before(origins: usize, lanes: u32) -> WorldSpec {
     let mut spec = WorldSpec { lanes, stripe_blocks: 16, segments_per_lane: 256, ..small(Mode::Writeback, 12) };
     spec.origins = vec![spec.origins[0]; origins];
     spec
 }
 
-/// Lets time pass until a request is answered, a minute at most.
+/// Lets time pass until a request is answered, for a minute at most.
 fn answered(client: &mut Client, id: RequestId, what: &str) {
     let began = client.world.now;
     client.world.drive_until(|world| !world.waits(id) || world.now.since_ns(began) > MINUTE_NS);
@@ -31,9 +32,9 @@ fn answered(client: &mut Client, id: RequestId, what: &str) {
     client.judge();
 }
 
-/// An origin of two refuses all writes, or answers none for minutes, and its writers have all that
-/// they may have dirty, and more. Those of the other origin write many times the limit meanwhile,
-/// and all of it is destaged at the pace of their disk.
+/// An origin of two refuses all writes, or answers no write for minutes. Its writers use up all
+/// that they may have dirty, and more. Meanwhile the writers of the other origin write many times
+/// the limit. All of that is destaged at the pace of their disk.
 #[test]
 fn an_origin_that_is_away_stops_no_other() {
     const LIMIT: u64 = 1024;
@@ -77,7 +78,7 @@ fn origins_that_fall_silent_together_leave_room() {
     for nth in 0..4 * LIMIT {
         write_anywhere(&mut client, nth as usize % 2 * 2, &mut rng);
     }
-    // Not long enough for anybody to know it.
+    // This is not long enough to know that they are silent.
     client.world.pass(2_500_000_000);
     let status = client.world.engine().status();
     assert!(status.blocks_dirty > LIMIT * 2 / 3, "they have not filled it: {status:?}");
@@ -92,8 +93,8 @@ fn origins_that_fall_silent_together_leave_room() {
     client.leave();
 }
 
-/// A log of that many segments and lanes, full of segments that are dirty in part, as after a life
-/// of random writes; whose blocks these are that origin is away from now on.
+/// A log of `segments` segments for each of `lanes` lanes. The segments are all dirty in part, as
+/// after many random writes. The origin of those blocks is away from now on.
 fn scattered(segments: u32, lanes: u32, percent: u64, fault: Fault) -> Client {
     let mut spec = WorldSpec { segments_per_lane: segments, ..before(2, lanes) };
     let capacity = u64::from(segments * 16 * lanes);
@@ -113,9 +114,11 @@ fn write_anywhere(client: &mut Client, origin: usize, rng: &mut Rng) -> RequestI
     client.write(origin, rng.below(blocks) * 8, 8, false)
 }
 
-/// Until it is known that the origin is away the others may wait; from then on there is room
-/// wherever there are holes. (30 % are 307 blocks, of which 50 are kept for each: while nothing was
-/// kept of so few, an origin that had them all when it fell silent stopped the other one.)
+/// Writers of the other origin may wait until the cache knows that this origin is away. From then
+/// on there is room wherever the log has holes.
+///
+/// 30 % are 307 blocks, of which 50 are kept for each origin. A former version kept nothing of so
+/// few blocks. Then an origin that had all of them when it fell silent stopped the other one.
 #[test]
 fn a_log_full_of_scattered_dirty_blocks_has_room() {
     for (lanes, percent, fault) in
@@ -138,8 +141,9 @@ fn a_log_full_of_scattered_dirty_blocks_has_room() {
     }
 }
 
-/// Dirty blocks are moved into the last free segments, and those that they leave are written anew:
-/// cut at many moments, nothing is lost, and there is room to start.
+/// A power cut at any of many moments of a compaction loses nothing, and leaves room to start.
+/// Dirty blocks are moved into the last free segments, and the segments that they leave are written
+/// anew.
 #[test]
 fn a_power_cut_while_a_log_is_compacted() {
     let mut cut = 0;
@@ -155,7 +159,7 @@ fn a_power_cut_while_a_log_is_compacted() {
                 client.flush(1);
             }
             events(&mut client, rng.below(12));
-            // Beside those to the silent one.
+            // The first 32 are requests to the silent origin.
             client.finish_to(32 + 24);
             if moved(&client) == last || nth % 2 == 0 {
                 continue;
@@ -172,8 +176,9 @@ fn a_power_cut_while_a_log_is_compacted() {
     assert!(cut > 20, "compacted at {cut} moments only");
 }
 
-/// Each opening takes new segments for what is written next, also where hardly any are free: there
-/// is room for the others' writers all the same. (The second stopped for good in its sixth life.)
+/// Each opening takes new segments for the next writes, even where hardly any are free. The writers
+/// of the other origin still have room. (In a former version the second case stopped for good in
+/// its sixth life.)
 #[test]
 fn a_restart_beside_an_origin_that_refuses_leaves_room() {
     for (seed, lanes, percent, fault) in [(1, 1, 50, REFUSES), (8, 2, 70, REFUSES), (4, 1, 88, SILENCE)] {
@@ -184,7 +189,7 @@ fn a_restart_beside_an_origin_that_refuses_leaves_room() {
                 let id = write_anywhere(&mut client, 1, &mut rng);
                 answered(&mut client, id, &format!("{percent} % may be dirty, seed {seed}, life {life}: write {nth}"));
             }
-            // What is read twice is cached, and begins segments of its own.
+            // Blocks that are read twice are cached, and begin segments of their own.
             let blocks = client.sectors(1) / 8;
             for at in (0..8).map(|_| rng.below(blocks) * 8).collect::<Vec<_>>().repeat(2) {
                 let id = client.read(1, at, 8);
@@ -203,7 +208,7 @@ fn a_restart_beside_an_origin_that_refuses_leaves_room() {
     }
 }
 
-/// A limit that is too small for parts of it holds all the same.
+/// A limit that is too small to be divided among origins still holds.
 #[test]
 fn a_small_limit_holds_beside_a_silent_origin() {
     for limit in [257, 600, 1100] {
@@ -227,8 +232,8 @@ fn a_small_limit_holds_beside_a_silent_origin() {
     }
 }
 
-/// What has a bound of its own (parts of blocks that have to be completed, discards and zeroes
-/// without payload) has it for each origin.
+/// Bounds hold for each origin alone. Parts of blocks that have to be completed have a bound, and
+/// so have discards and zeroes without payload.
 #[test]
 fn bounds_are_an_origins_own() {
     let kinds = [
@@ -259,7 +264,7 @@ fn bounds_are_an_origins_own() {
     }
 }
 
-/// When the cache device has failed, FLUSH of a volume waits until all that it has dirty is on its
+/// After the cache device has failed, FLUSH of a volume waits until all its dirty blocks are on its
 /// own origin.
 #[test]
 fn after_a_failed_cache_flush_each_origin_is_destaged_for_itself() {
@@ -284,9 +289,9 @@ fn after_a_failed_cache_flush_each_origin_is_destaged_for_itself() {
     client.leave();
 }
 
-/// Writers wait at the dirty limit, and for blocks that would have to be destaged first; the daemon
-/// stops. They are told so in time, everything that was acknowledged is kept, and the stop is a
-/// clean one.
+/// A daemon stops while writers wait at the dirty limit, and for blocks that would have to be
+/// destaged first. The writers are told so in time. All acknowledged writes are kept, and the stop
+/// is a clean one.
 #[test]
 fn no_origin_holds_those_who_leave() {
     const LIMIT: u64 = 1024;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bits rot on the cache device, and clients are never given them.
+//! Bits rot on the cache device, and clients are never given rotten bits.
 
 use flashfront_device::sim::Fate;
 use flashfront_engine::format::{CommitHeader, Entry};
@@ -8,7 +8,7 @@ use flashfront_proof::Client;
 
 use super::{evict_all, lazy, small};
 
-/// Where the newest copy of each block of origin 0 is on the cache device: (block, first byte).
+/// The place of the newest copy of each block of origin 0 on the cache device: (block, first byte).
 fn copies(client: &Client) -> Vec<(u64, u64)> {
     let mut found: std::collections::BTreeMap<u64, (u64, u64)> = std::collections::BTreeMap::new();
     let superblock = client.world.spec.superblock();
@@ -31,8 +31,8 @@ fn key(block: u64) -> Key {
     Key { origin: OriginId(0), block: Block(block) }
 }
 
-/// Invariant 5: every copy in the cache rots. Clean ones are healed, dirty ones fail, alone, and
-/// are listed.
+/// Invariant 5: every copy in the cache rots. Clean blocks are healed. Each dirty block fails
+/// alone, and is listed.
 #[test]
 fn rot_of_every_copy_is_seen() {
     let mut client = Client::fresh(small(Mode::Writeback, 4));
@@ -64,18 +64,18 @@ fn rot_of_every_copy_is_seen() {
     let status = client.world.engine().status();
     assert_eq!(status.lost, [key(block)]);
     assert!(client.take_events().contains(&Event::Corrupt { key: key(block), dirty: true }));
-    // A part of it can't be written, in no mode: the rest is lost.
+    // A write of a part of this block fails, in all modes, since the rest of the block is lost.
     for mode in [Mode::Writeback, Mode::Writethrough] {
         client.world.control(Control::SetMode { origin: OriginId(0), mode });
         let part = client.write(0, block * 8 + 2, 3, false);
         client.finish();
         assert_eq!(client.take_failed(), [(part, RequestError::Io)], "{mode}");
     }
-    // A drain takes all the others, and ends.
+    // A drain takes all other blocks, and ends.
     client.world.drain();
     assert_eq!(client.world.engine().status().blocks_dirty, 1);
     assert_eq!(client.world.engine().status().lost, [key(block)]);
-    // Written anew it is well again, in any mode.
+    // A block that is written anew is well again, in any mode.
     client.write(0, block * 8, 8, false);
     client.finish();
     assert!(client.take_failed().is_empty());
@@ -84,8 +84,8 @@ fn rot_of_every_copy_is_seen() {
     client.leave();
 }
 
-/// A direct write that would replace a lost block, and fails, does not uncover what the origin has
-/// there.
+/// A direct write that would replace a lost block, and fails, does not uncover the origin's old
+/// data.
 #[test]
 fn a_failed_rewrite_leaves_a_lost_block_lost() {
     let mut client = Client::fresh(small(Mode::Writeback, 2));
@@ -112,16 +112,16 @@ fn a_failed_rewrite_leaves_a_lost_block_lost() {
     client.leave();
 }
 
-/// A direct write over a lost block that was durable: until the origin has flushed the new data the
-/// log knows the block, so that no power cut uncovers what the origin had before both.
+/// A direct write goes over a lost block that was durable. The log knows the block until the origin
+/// has flushed the new data. So no power cut uncovers what the origin had before both.
 #[test]
 fn a_lost_block_is_dropped_after_the_origins_flush() {
     for cut in 0..40 {
         let mut client = Client::fresh(small(Mode::Writeback, 2));
         client.write(0, 80, 8, true);
         client.finish();
-        // A later commit says that the first was durable: damage to the last one can't be told from
-        // a torn write.
+        // A later commit says that the first one was durable. Damage to the last commit can't be
+        // told from a torn write.
         client.write(0, 800, 8, true);
         client.finish();
         let (_, at) = copies(&client)[0];
@@ -134,7 +134,7 @@ fn a_lost_block_is_dropped_after_the_origins_flush() {
         super::events(&mut client, cut);
         client.crash(cut, Fate::Lost, Fate::Lost);
         client.open();
-        // The new data, or the lost block's error; never what was there before.
+        // The read gets the new data, or the lost block's error, and never the origin's old data.
         client.read(0, 80, 8);
         client.finish();
     }
@@ -158,7 +158,7 @@ fn a_drain_tries_lost_blocks_again() {
     client.leave();
 }
 
-/// Rot is found by destage and reclaim too; lost blocks in many segments keep nothing else from
+/// Destage and reclaim find rot too. Lost blocks in many segments don't keep other blocks from
 /// moving.
 #[test]
 fn lost_blocks_do_not_stop_the_cache() {
@@ -173,7 +173,7 @@ fn lost_blocks_do_not_stop_the_cache() {
     assert_eq!(client.world.engine().status().lost, lost);
     assert!(lost.len() > 8, "more than reclaim looks at at once");
     evict_all(&mut client, 8 * 200);
-    // Enough new writes to need every segment that can be had.
+    // These new writes are enough to need every segment that can be had.
     for round in 0..4 {
         for at in (8 * 200..8 * 600).step_by(64) {
             client.write(0, at + round, 64, false);
@@ -190,7 +190,8 @@ fn lost_blocks_do_not_stop_the_cache() {
     client.leave();
 }
 
-/// Rot in the log's own headers costs at most what was in them, and never hangs or lies.
+/// Rot in the log's own headers costs at most the blocks of those commits. The cache never hangs or
+/// lies.
 #[test]
 fn rotten_headers_do_not_stop_reclaim() {
     let mut client = Client::fresh(small(Mode::Writeback, 8));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Power cuts leave what was flushed, and a prefix of the rest. (`cargo x sweep` cuts everywhere.)
+//! Power cuts leave flushed data, and a prefix of the rest. (`cargo x sweep` cuts everywhere.)
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
@@ -8,7 +8,7 @@ use flashfront_proof::{Client, Content, WorldSpec, identify};
 
 use super::{FATES, anything, events, place, small};
 
-/// What survives of a lane's log is a prefix of it.
+/// The part of a lane's log that survives is a prefix of it.
 #[test]
 fn what_survives_is_always_a_prefix() {
     let mut cut_short = 0;
@@ -34,7 +34,7 @@ fn what_survives_is_always_a_prefix() {
     assert!(cut_short > 20, "only {cut_short} power cuts lost anything: the test proves little");
 }
 
-/// After a crash the cache is as warm as before, but for what was not written yet.
+/// After a crash the cache is as warm as before, except for blocks that were not written yet.
 #[test]
 fn a_crash_leaves_the_cache_warm() {
     let mut spec = small(Mode::Writeback, 8);
@@ -50,20 +50,20 @@ fn a_crash_leaves_the_cache_warm() {
         };
         client.finish_to(4);
     }
-    // A FLUSH covers what was acknowledged before it.
+    // A FLUSH covers requests that were acknowledged before it.
     client.finish();
     client.flush(0);
     client.finish();
     let before = client.world.engine().status();
     client.crash(1, Fate::Lost, Fate::Lost);
     let opened = client.open();
-    // At most one open commit each of promoted blocks and survivors was in RAM.
+    // Promoted blocks and survivors each had at most one open commit in RAM.
     assert!(opened.blocks_cached + 2 * 16 >= before.blocks_cached, "{opened:?} after {before:?}");
     assert!(opened.blocks_dirty >= before.blocks_dirty, "{opened:?} after {before:?}");
     client.read_all();
 }
 
-/// A clean stop keeps what is dirty, exactly.
+/// A clean stop keeps exactly the dirty blocks dirty.
 #[test]
 fn dirty_bits_are_exact_after_a_clean_stop() {
     let mut client = Client::fresh(small(Mode::Writeback, 8));
@@ -84,19 +84,20 @@ fn dirty_bits_are_exact_after_a_clean_stop() {
     client.leave();
 }
 
-/// Invariant 1, with a daemon that is killed before the power fails: it takes with it what it knew
-/// of writes that the devices hold, but not on their media. The FLUSH of the next one covers them.
+/// Invariant 1, with a daemon that is killed before the power fails. Only that daemon knew which
+/// writes the devices hold, but not on their media. The FLUSH of the next daemon covers those
+/// writes.
 #[test]
 fn the_flush_of_the_next_daemon_covers_what_a_killed_one_wrote() {
     for mode in Mode::ALL {
         let mut client = Client::fresh(small(mode, 2));
         client.write(0, 320, 64, false);
         client.finish();
-        // In writeback: until the commit is written, though not flushed.
+        // In writeback this lasts until the commit is written, though not flushed.
         client.world.pass(1_000_000_000);
         client.crash(0, Fate::Killed, Fate::Killed);
         client.open();
-        // What is there is there for good, once it is flushed.
+        // Data that is there is there for good, once it is flushed.
         client.read(0, 320, 64);
         client.finish();
         client.flush(0);
@@ -109,9 +110,9 @@ fn the_flush_of_the_next_daemon_covers_what_a_killed_one_wrote() {
     }
 }
 
-/// Invariant 3, the same way: what the next daemon reads of it and caches is on the origin's medium
-/// before it is in the log, or the origin would bring back what was there before when the block is
-/// evicted.
+/// Invariant 3, with a daemon that is killed. The next daemon reads data that the killed one wrote,
+/// and caches it. The data must be on the origin's medium before it is in the log. Otherwise the
+/// origin would bring older data back when the block is evicted.
 #[test]
 fn what_a_killed_daemon_wrote_is_durable_before_the_next_one_caches_it() {
     for mode in [Mode::Writethrough, Mode::Writearound] {
@@ -125,7 +126,7 @@ fn what_a_killed_daemon_wrote_is_durable_before_the_next_one_caches_it() {
             client.world.pass(10_000_000);
             client.crash(0, Fate::Killed, Fate::Killed);
             client.open();
-            // So many that a commit is full, in an order that is no sequential stream.
+            // These reads fill a commit, in an order that is no sequential stream.
             (0..32).for_each(|nth| _ = client.read(0, nth * 11 % 32 * 64, 64));
             events(&mut client, cut);
             client.judge();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fickle origins drop what they fail to flush, and say nothing of it the next time, as Linux's
-//! page cache and disks do.
+//! Fickle origins drop data that they fail to flush. They say nothing of it the next time, as
+//! Linux's page cache and disks do.
 
 use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};
@@ -27,9 +27,9 @@ fn wait_for_the_failure(client: &mut Client) {
     }
 }
 
-/// Invariant 1: somebody else's flush fails, of destage, or of the start after a kill. What a
-/// client has written past the log may be gone, and its FLUSH says so, once; from then on it can
-/// rely on it again.
+/// Invariant 1: a flush of destage fails, or a flush of the start after a kill. Data that a client
+/// has written past the log may be gone, and the client's FLUSH says so once. From then on the
+/// client can rely on FLUSH again.
 #[test]
 fn a_client_learns_of_the_failed_flush_of_another() {
     for destage in [false, true] {
@@ -55,7 +55,7 @@ fn a_client_learns_of_the_failed_flush_of_another() {
         client.write(0, 640, 64, false);
         client.finish();
         assert!(!flush_fails(&mut client));
-        // The dirty block is on the origin, since nothing has made it clean before that was so.
+        // The dirty block is on the origin: nothing has made it clean before.
         client.world.drain();
         client.crash(1, Fate::Kept, Fate::Lost);
         client.open();
@@ -64,7 +64,7 @@ fn a_client_learns_of_the_failed_flush_of_another() {
     }
 }
 
-/// Whose own flush fails has been told.
+/// A client whose own flush fails has been told of the failure, and is not told again.
 #[test]
 fn a_failed_flush_is_told_once() {
     let mut client = Client::fresh(small(Mode::Writearound, 2));
@@ -77,9 +77,9 @@ fn a_failed_flush_is_told_once() {
     client.leave();
 }
 
-/// Invariant 1: a flush fails when one part of a write is on the origin, and the other waits yet
-/// until it may go there. Who flushed is told before the write is acknowledged, so the write must
-/// not be.
+/// Invariant 1: a flush fails when one part of a write is on the origin, and the other part still
+/// waits. The client that flushed is told before the write is acknowledged. So the write must not
+/// be acknowledged.
 #[test]
 fn a_failed_flush_between_the_parts_of_a_write_fails_it() {
     let mut client = Client::fresh(WorldSpec { lanes: 2, stripe_blocks: 8, ..small(Mode::Writeback, 2) });
@@ -87,7 +87,7 @@ fn a_failed_flush_between_the_parts_of_a_write_fails_it() {
     client.finish();
     client.world.drain();
     client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Writearound });
-    // The second lane writes when it is durable that what it has cached is void.
+    // The second lane writes when it is durable that its cached block is void.
     let held = Rule { op: Some(Op::Write), times: 1, ..Rule::always(Fault::Stall { hold_ns: 5_000_000_000 }) };
     client.world.cache.faults.order(held);
     let parts = client.write(0, 0, 128, false);
@@ -105,11 +105,11 @@ fn a_failed_flush_between_the_parts_of_a_write_fails_it() {
     client.leave();
 }
 
-/// Invariant 4: of what destage writes while a flush fails nothing is clean by the next one.
+/// Invariant 4: blocks that destage writes while a flush fails are not clean by the next flush.
 #[test]
 fn what_was_written_during_a_failed_flush_stays_dirty() {
     for seed in 0..12 {
-        // In batches: a run's write and a flush that fails may end together.
+        // Batches are on: a run's write and a flush that fails may end together.
         let mut client = Client::fresh(WorldSpec { seed, batches: seed > 0, ..lazy(16) });
         for nth in 0..240 {
             client.write(0, nth * 128, 8, false);

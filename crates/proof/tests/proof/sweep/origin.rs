@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads are current, and nothing old comes back, whichever way the writes went.
+//! Reads are current, and no old data comes back, whichever way the writes went.
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
@@ -33,8 +33,8 @@ fn many_clients_read_the_newest_write() {
     }
 }
 
-/// Invariant 3: a block that is cached, in each way in which something newer goes past the cache,
-/// with a power cut after each number of events; then everything is evicted and read once more.
+/// Invariant 3: newer data goes past the cache over a cached block, in each way that exists. The
+/// power is cut after each number of events. Then everything is evicted and read again.
 #[test]
 fn no_way_past_the_cache_brings_old_data_back() {
     const BLOCK: u64 = 40 * 8;
