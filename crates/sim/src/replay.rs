@@ -3,12 +3,16 @@
 //! costs. There are no data and no devices.
 //!
 //! A trace is read once, or twice if sizes are shares of its footprint or a policy foresees. It is
-//! handed in batches to threads. Each thread runs some of the policies at some of the sizes. Memory
-//! is in proportion to the caches, all of them, as far as the trace fills them, not to the trace:
-//! some 30 to 100 bytes for each block in each (`wtinylfu` 8 to 16 bytes more for each that fits,
-//! filled or not). Two things do grow with the trace: counting the footprint takes 2 bits a block
-//! where blocks are neighbours, some 20 bytes where none are; a policy that foresees takes 8 bytes
-//! for each access and 20 to 60 for each block until the first reading is over.
+//! handed in batches to threads. Each thread runs some of the policies at some of the sizes.
+//!
+//! Memory is in proportion to the caches, as far as the trace fills them, and not to the trace.
+//! Each block of each cache takes some 30 to 100 bytes. `wtinylfu` takes 8 to 16 bytes more for
+//! each block that fits, filled or not. Two things do grow with the trace:
+//!
+//! - Counting the footprint takes 2 bits a block where blocks are neighbours, and some 20 bytes
+//!   where none are.
+//! - A policy that foresees takes 8 bytes for each access. Until the first reading is over it also
+//!   takes 20 to 60 bytes for each block.
 
 pub(crate) mod blocks;
 pub(crate) mod clock;
@@ -53,13 +57,14 @@ pub enum Size {
 }
 
 impl Size {
-    /// In blocks, of a trace that asks for so many: rounded down, and one at least.
+    /// Returns the size in blocks for a trace that asks for `unique` blocks. A share is rounded
+    /// down, to at least one block.
     #[must_use]
     pub fn blocks(self, unique: u64) -> u64 {
         match self {
             Self::Blocks(blocks) => blocks.clamp(1, BLOCKS_MAX),
             Self::Fraction(fraction) => {
-                // 0.29 of 100 is 29, and not what is left of 28.999999999999996.
+                // 0.29 of 100 is 29, though the product in floating point is 28.999999999999996.
                 let blocks = unique as f64 * fraction * (1.0 + 2.0 * f64::EPSILON);
                 (blocks as u64).clamp(1, BLOCKS_MAX)
             }
@@ -76,20 +81,20 @@ pub struct Row {
     pub size: Size,
     /// The cache's size in blocks: whole units of the policy, at least one.
     pub cache_blocks: u64,
-    /// Bytes that might be written to flash in a day; none if that wasn't bounded, or the policy
+    /// Bytes that might be written to flash in a day. `None` if they weren't bounded, or the policy
     /// knows no such bound.
     pub flash_writes_per_day_bytes: Option<u64>,
     /// The figures.
     pub totals: Totals,
-    /// How often the origin was asked to read: once for each 64 KiB of which a request missed
-    /// something.
+    /// The number of reads that the origin was asked for: one for each 64 KiB of which a request
+    /// missed something.
     pub origin_reads: u64,
-    /// What its log holds at the end, and how much of that nobody has read since it came, in
-    /// blocks; if that is asked for.
+    /// The blocks that the log holds at the end, and how many of them nobody has read since they
+    /// came. `None` unless that was asked for.
     pub occupancy: Option<(Occupancy, u64)>,
 }
 
-/// How a trace was read, and what there was in it.
+/// How a trace was read, and what it contained.
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// The format as which the trace was read.
@@ -104,12 +109,12 @@ pub struct Reading {
     pub discards: u64,
     /// Flushes, which ask for no block.
     pub flushes: u64,
-    /// Requests that repeated one, and were dropped.
+    /// Requests that repeated another one, and were dropped.
     pub echoes_dropped: u64,
-    /// How often its times went back by more than jitter, and were taken to go on from where they
-    /// were.
+    /// How often the trace's times went back by more than jitter. The clock then goes on from where
+    /// it was.
     pub times_back: u64,
-    /// Whether its requests have times.
+    /// Whether the trace's requests have times.
     pub timed: bool,
     /// Reads of blocks that the page cache in front answered.
     pub page_cache_hits: u64,
@@ -124,12 +129,12 @@ pub struct Reading {
 pub struct Replayed {
     /// The way in which the trace was read.
     pub reading: Reading,
-    /// Policies by sizes, in the order asked for.
+    /// The rows: each policy at each size, in the order asked for.
     pub rows: Vec<Row>,
 }
 
 impl Reading {
-    /// Of a trace that was read to its end, and asks for so many blocks.
+    /// Describes a trace that was read to its end and asks for `unique_blocks`.
     pub(crate) fn of(source: &Source, blocks: &Blocks, unique_blocks: u64) -> Result<Self, SourceError> {
         let report = blocks.report();
         if unique_blocks == 0 {
@@ -156,7 +161,7 @@ impl Reading {
         })
     }
 
-    /// At which sectors modulo 8 blocks begin, each once.
+    /// The sectors modulo 8 at which blocks begin, each once.
     #[must_use]
     pub fn phases(&self) -> Vec<u8> {
         let mut phases = vec![0];
@@ -169,9 +174,11 @@ impl Reading {
     }
 }
 
-/// Replays a trace against each policy at each size; tells `progress` where it is. `budget`: the
-/// bytes that may be written to flash in a day of the trace, of a cache of so many bytes, if that
-/// is bounded. `occupancy`: whether it is to be told what the caches hold at the end.
+/// Replays a trace against each policy at each size, and tells `progress` how far it is.
+///
+/// `budget` bounds the flash writes: for a cache's size in bytes it returns the bytes that may be
+/// written in a day of the trace. `None` is no bound. With `occupancy` the rows also tell what the
+/// caches hold at the end.
 ///
 /// # Errors
 /// If the trace can't be read to its end, has no reads and writes, or is to be stopped.
@@ -222,17 +229,18 @@ pub fn replay(
 
 type Run = (Row, bool, Ledger);
 
-/// Accesses, and the number of the first.
+/// Accesses, and the number of the first of them.
 type Batch = Arc<(u64, Vec<Access>)>;
 
-/// Batches that wait for a thread: enough that neither side waits for a slow turn of the other.
+/// Batches that wait for a thread. They are so many that neither side waits for a slow turn of the
+/// other.
 const WAITING: usize = 4;
 
 fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>, Blocks, u64), SourceError> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(runs.len()).max(1);
     let mut shares: Vec<Vec<(usize, Run)>> = (0..threads).map(|_| Vec::new()).collect();
-    // A slow policy comes once for each size: dealt in turns that shift with the size, no thread
-    // gets all of it.
+    // Runs of a slow policy come once for each size. They are dealt in turns that shift with the
+    // size, so that no thread gets all of them.
     let policies = runs.iter().filter(|run| run.0.size == runs[0].0.size).count().max(1);
     for (nth, run) in runs.into_iter().enumerate() {
         shares[(nth + nth / policies) % threads].push((nth, run));
@@ -274,7 +282,7 @@ fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>,
             }
             let batch = Arc::new((first, accesses));
             first += batch.1.len() as u64;
-            // A thread that is gone has panicked, which the join below passes on.
+            // A thread that is gone has panicked. The join below passes the panic on.
             if senders.iter().any(|sender| sender.send(Arc::clone(&batch)).is_err()) {
                 break Ok(());
             }
@@ -294,7 +302,7 @@ fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>,
     })
 }
 
-/// Lets a policy see a batch: once for each unit of each request.
+/// Lets a policy see a batch: one access for each unit of each request.
 fn work(ledger: &mut Ledger, batch: &Batch, next: &[u64]) {
     let (first, asked) = &**batch;
     let mut at = 0;

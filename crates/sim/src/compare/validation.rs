@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Measures how far the models are from what was published: errors in the median and in nine cells
-//! of ten.
+//! Measures how far the models are from the published figures: the error of the median cell, and
+//! the error that nine cells of ten keep.
 
 use super::cell::Cell;
 use super::task::Suite;
 
-/// The errors of cells of a kind.
+/// The errors of all cells of one kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Errors {
     /// The number of cells.
     pub cells: usize,
-    /// The error that half of them keep, as a part of what was published.
+    /// Half of the cells have at most this error, as a part of the published figure.
     pub median: f64,
-    /// The error that nine of ten keep.
+    /// Nine of ten cells have at most this error.
     pub nine_of_ten: f64,
 }
 
 /// The kind of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Bytes moved, and dirty ones.
+    /// Bytes moved, and dirty bytes.
     Bytes,
     /// KiB/s and I/Os a second.
     Speed,
@@ -28,7 +28,7 @@ pub enum Kind {
 }
 
 impl Cell {
-    /// The kind of the figure.
+    /// The kind of the cell's figure.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self.metric {
@@ -40,8 +40,8 @@ impl Cell {
 }
 
 impl Suite {
-    /// The errors of a system's cells of a kind, or of all rivals together; `None` if nothing was
-    /// published.
+    /// The errors of one system's cells of a kind, or of all rivals' cells together. `None` if
+    /// nothing was published.
     #[must_use]
     pub fn errors(&self, cells: &[Cell], kind: Kind, system: Option<&str>) -> Option<Errors> {
         let ours = |cell: &&Cell| match system {
@@ -55,8 +55,10 @@ impl Suite {
         (!errors.is_empty()).then(|| Errors { cells: errors.len(), median: at(0.5), nine_of_ten: at(0.9) })
     }
 
-    /// Of bytes, less than a hundredth of what the task asks for is taken for that much: it is
-    /// metadata, and what a counter rounds.
+    /// Returns a cell's error as a part of the published figure.
+    ///
+    /// Published bytes count as at least a hundredth of what the task asks for. Less than that is
+    /// metadata and the rounding of a counter.
     fn error(&self, cell: &Cell, published: f64) -> f64 {
         let floor = match (cell.kind(), cell.metric) {
             (Kind::Bytes, "dirty_mb") => self.asked_bytes(&cell.task) / 100.0 / f64::from(1 << 20),

@@ -2,8 +2,9 @@
 //! Belady's MIN throws out the block whose next use is the furthest away. No policy that admits
 //! every miss has fewer misses.
 //!
-//! Like libCacheSim's it admits every miss, also what is never asked for again. One that may
-//! decline can do a little better: never more than this one with room for one block more.
+//! Like libCacheSim's, this model admits every miss, even of a block that is never asked for again.
+//! A policy that may decline can do a little better: at most as well as this model with room for
+//! one more block.
 
 use std::collections::BinaryHeap;
 
@@ -23,10 +24,10 @@ struct Belady {
     capacity: usize,
     /// The next use of each block.
     table: Table<u64>,
-    /// By that. A block that was asked for since is there again with its new time; the old one, in
-    /// the past, sinks to the bottom.
+    /// Blocks by their next use. When a block is asked for, it gets a new entry with its new time.
+    /// The old entry, whose time is in the past, sinks to the bottom.
     heap: BinaryHeap<(u64, Slot)>,
-    /// Those that are never asked for again: no order among them, so no need for the heap.
+    /// Blocks that are never asked for again. Their order doesn't matter, so they need no heap.
     never: Vec<Slot>,
 }
 

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! LIRS ranks blocks by the time between their last two uses, not by the time since the last one.
 //!
-//! 99 % of the cache hold the blocks that were used twice at the shortest distance (LIR). The
-//! others (HIR) pass through the last 1 %, a FIFO. The stack has the LIR blocks and all that were
-//! used since the last use of the oldest of them: a block that is used again while on the stack has
-//! a shorter distance than that one, and takes its place. As the paper has no bound for keys of
-//! blocks that are gone, at most two caches full are on the stack here, as in libCacheSim; the one
-//! that is gone longest is forgotten first.
+//! 99 % of the cache hold the blocks that were used twice at the shortest distance (LIR). The other
+//! blocks (HIR) pass through the last 1 %, a FIFO. The stack has the LIR blocks, and all blocks
+//! that were used since the last use of the oldest LIR block. A block that is used again while on
+//! the stack has a shorter distance than that oldest block, and takes its place.
+//!
+//! The paper has no bound for the keys of blocks that are gone. Here the stack has at most two
+//! caches full of blocks, as in libCacheSim. The key of the block that is gone longest is forgotten
+//! first.
 //!
 //! libCacheSim differs from the paper in one thing: at a hit on a HIR block that is not on the
-//! stack, it turns the oldest LIR block into a HIR one. The next newcomer becomes a LIR block. Done
-//! so here, its miss ratios come out to the last digit (of two traces, two sizes each); as it is
-//! they differ by up to 0.1 points.
+//! stack, it turns the oldest LIR block into a HIR block. The next newcomer becomes a LIR block.
+//! With this change the miss ratios here equal libCacheSim's to the last digit (two traces, two
+//! sizes each). Without it they differ by up to 0.1 points.
 
 use flashfront_engine::policy::Spec;
 
@@ -30,11 +32,11 @@ struct Lirs {
     hot_max: usize,
     hot: usize,
     table: Table<Block, 2>,
-    /// By last use; its oldest is hot.
+    /// Blocks by their last use. The oldest is hot.
     stack: List,
-    /// Those of the cache that are not hot.
+    /// Blocks of the cache that are not hot.
     cold: List,
-    /// Those of the stack that are not in the cache, by when they left it.
+    /// Blocks of the stack that are not in the cache, by the time at which they left it.
     gone: List,
 }
 
@@ -76,8 +78,8 @@ impl Lirs {
         }
     }
 
-    /// A block on the stack, in neither of the other lists, becomes hot, in exchange for the oldest
-    /// hot one.
+    /// Makes a block hot that is on the stack and in neither of the other lists. If there are then
+    /// too many hot blocks, the oldest of them becomes cold.
     fn heat(&mut self, slot: Slot) {
         self.table[slot].state = State::Hot;
         self.raise(slot);
@@ -93,7 +95,7 @@ impl Lirs {
         }
     }
 
-    /// Takes from the stack what was not used since the oldest hot block.
+    /// Takes the blocks from the stack that were not used since the oldest hot block.
     fn prune(&mut self) {
         while let Some(oldest) = self.stack.oldest() {
             match self.table[oldest].state {

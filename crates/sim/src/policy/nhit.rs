@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Open CAS's promotion policy `nhit` runs here with its defaults over an LRU. When the cache is 80
+//! Open CAS's promotion policy `nhit` runs here with its defaults over an LRU. Once the cache is 80
 //! % full, a block gets in at the third time that it is asked for.
 //!
-//! The times are counted for the last 2 x cache newly seen blocks, in a ring: an entry is
-//! overwritten when the ring comes round, however often it was used. A block that got in starts at
-//! 0 again. Unlike OCF this looks at blocks, not requests: there all blocks of a request get in if
-//! one of them is in the cache already, and none does unless all have come often enough. OCF's LRU
-//! moves a block only if it is in the older half and throws out clean blocks first; here it is an
-//! LRU.
+//! A ring counts these times for the last 2 x cache newly seen blocks. An entry is overwritten when
+//! the ring comes round, however often its block was asked for. A block that got in starts at 0
+//! again.
+//!
+//! OCF decides for a whole request, this model for each block. In OCF all blocks of a request get
+//! in if one of them is in the cache already. Otherwise none gets in unless all have come often
+//! enough. OCF's LRU moves a block only if it is in the older half, and throws out clean blocks
+//! first. Here it is a plain LRU.
 
 use flashfront_engine::policy::Spec;
 
@@ -21,9 +23,9 @@ pub(super) const SPEC: Spec<Build> = Spec {
     build: Build { new: |capacity| Box::new(Nhit::new(capacity)), unit_blocks: 1, foresees: false, is_log: false },
 };
 
-/// How often one must be asked for.
+/// A block gets in when it is asked for this often.
 const THRESHOLD: u32 = 3;
-/// Below so much of the cache everything gets in.
+/// Everything gets in while less than this part of the cache is filled.
 const TRIGGER_PERCENT: usize = 80;
 /// Entries of the ring for each block of the cache.
 const RING_FACTOR: usize = 2;
@@ -33,7 +35,7 @@ struct Nhit {
     trigger: usize,
     table: Table<()>,
     blocks: List,
-    /// For each key how often it was asked for.
+    /// How often each key was asked for.
     counts: Table<u32>,
     ring: List,
 }

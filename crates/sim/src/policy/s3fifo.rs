@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! S3-FIFO has a small FIFO for newcomers and a main one with CLOCK. It remembers the keys that the
-//! small FIFO threw out.
+//! S3-FIFO has a small FIFO for newcomers and a main FIFO with CLOCK. It remembers the keys of
+//! blocks that the small FIFO threw out.
 //!
-//! A tenth of the cache is the small one. Who was hit twice there goes on to the main one; so does
-//! a block that comes back while it is remembered. This is the authors' present version
-//! (libCacheSim's `S3FIFO`, not `S3FIFOv0`): as long as nothing was thrown out, newcomers go to the
-//! main one once the small one is full.
+//! The small FIFO is a tenth of the cache. A block that was hit twice there goes on to the main
+//! FIFO; so does a block that comes back while its key is remembered. The model follows the
+//! authors' present version (libCacheSim's `S3FIFO`, not `S3FIFOv0`). In it, newcomers go to the
+//! main FIFO while the small one is full and nothing was thrown out yet.
 
 use flashfront_engine::policy::Spec;
 
@@ -19,9 +19,9 @@ pub(super) const SPEC: Spec<Build> = Spec {
     build: Build { new: |capacity| Box::new(S3Fifo::new(capacity)), unit_blocks: 1, foresees: false, is_log: true },
 };
 
-/// Hits in the small FIFO after which one goes on to the main one.
+/// After this many hits in the small FIFO a block goes on to the main FIFO.
 const HITS_FOR_MAIN: u8 = 2;
-/// Hits are counted so far.
+/// Hits are counted up to this number.
 const HITS_MAX: u8 = 3;
 
 struct S3Fifo {
@@ -79,7 +79,8 @@ impl S3Fifo {
         }
     }
 
-    /// Throws out one of the small FIFO, if there is one that doesn't go on to the main one.
+    /// Throws out the oldest block of the small FIFO that doesn't go on to the main FIFO, if there
+    /// is one.
     fn evict_small(&mut self, changes: &mut Changes) -> Option<u64> {
         loop {
             let slot = self.table.pop(&mut self.small)?;

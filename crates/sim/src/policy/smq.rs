@@ -1,32 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! This is dm-cache's policy SMQ as it is in Linux since 4.12, in mode writeback.
 //!
-//! From `drivers/md/dm-cache-policy-smq.c` and `dm-cache-target.c`, which lvmcache uses. What
-//! counts for what it keeps:
+//! The sources are `drivers/md/dm-cache-policy-smq.c` and `dm-cache-target.c`, which lvmcache uses.
+//! These rules decide what the cache keeps:
 //!
 //! - A miss goes to the origin. Once a tick it moves its region of 16 units up in the queue of
-//!   regions, by 1, 2 or 4 levels. It is promoted if the region is on the promote level or above.
-//!   Promoted blocks start at the top level.
-//! - The promote level is 0 if of the misses of the last second an eighth fell on regions in the
-//!   top quarter of levels; 32 if a sixteenth did; else 48. The table that should raise it by the
-//!   cache's own hit ratio has no effect: since 4.12 its result, at most 32, is used as
-//!   `max(result, 64)`.
-//! - If the cache is full, a miss that should be promoted is not: it only has the oldest clean unit
-//!   of the lower 32 levels thrown out. Without such a unit it has a dirty one copied to the
-//!   origin, one that has been dirty for 10 to 20 seconds. So of misses in the steady state at most
-//!   every second one is promoted, and with many dirty units fewer.
-//! - Hits count once a minute: then the unit goes up one level, in exchange for one that goes down.
-//! - Once nothing was asked for a second, all dirty units are copied to the origin.
+//!   regions, by 1, 2 or 4 levels. The unit is promoted if the region is on the promote level or
+//!   above. Promoted units start at the top level.
+//! - The promote level depends on the misses of the last second. It is 0 if at least an eighth of
+//!   them fell on regions in the top quarter of levels. It is 32 if a sixteenth did, else 48. A
+//!   table should raise it by the cache's own hit ratio, and has no effect: since 4.12 its result,
+//!   at most 32, is used as `max(result, 64)`.
+//! - If the cache is full, a miss that should be promoted is not. It only has the oldest clean unit
+//!   of the lower 32 levels thrown out. If there is none, it has a dirty unit copied to the origin,
+//!   which has been dirty for 10 to 20 seconds. So in the steady state at most every second miss is
+//!   promoted, and fewer with many dirty units.
+//! - Hits count once a minute: the unit goes up one level, in exchange for a unit that goes down.
+//! - After a second without requests all dirty units are copied to the origin.
 //!
-//! Ticks come each second and whenever a chosen request completes, then the next one is chosen.
-//! Here: each millisecond in which something is asked for, and after 32 accesses without time (as
-//! many as a SATA disk takes at once).
+//! Ticks come each second, and whenever a chosen request completes; then the next request is
+//! chosen. Here a tick comes with the first access that is a millisecond after the last tick, or
+//! after 32 accesses. A SATA disk takes as many at once.
 //!
-//! Kinder than the kernel: copying takes no time and is never throttled (`migration_threshold`), so
-//! that what is promoted is there at the next access. Not modelled: discards; writes of a whole
-//! unit, which are promoted without a copy while there is room, are known only for units of 4 KiB;
-//! here regions smaller than 16 units, which the kernel has if all of them would cover more than
-//! the origin.
+//! The model is kinder than the kernel: copying takes no time and is never throttled
+//! (`migration_threshold`), so a promoted unit is there at the next access. Three things are
+//! missing:
+//!
+//! - Discards.
+//! - Writes of a whole unit, with units larger than 4 KiB. The kernel promotes them without a copy
+//!   while there is room.
+//! - Regions smaller than 16 units, in this policy. The kernel has them if all regions together
+//!   would cover more than the origin.
 
 pub(crate) mod queue;
 
@@ -59,25 +63,26 @@ const SECOND_NS: u64 = 1_000_000_000;
 const HOTSPOT_PERIOD_NS: u64 = SECOND_NS;
 const WRITEBACK_PERIOD_NS: u64 = 10 * SECOND_NS;
 const CACHE_PERIOD_NS: u64 = 60 * SECOND_NS;
-/// Seconds without accesses after which one more changes nothing.
+/// Beyond this long without accesses, more time changes nothing.
 const GAP_NS: u64 = 2 * CACHE_PERIOD_NS;
 /// How long a request takes: something between a hit on an SSD and a miss on a disk.
 const REQUEST_NS: u64 = 1_000_000;
-/// Accesses after which one must have completed, if time stands still.
+/// After this many accesses at least one has completed, even if time stands still.
 const REQUESTS_AT_ONCE: u32 = 32;
 
 const REGION_UNITS: u64 = 16;
 const REGIONS_MIN: usize = 1024;
 /// Levels of the queue of regions that are shorter than the others.
 const TOP_LEVELS: usize = 8;
-/// While so much is free nothing is thrown out; as nothing is, in a cache of less than 4 units.
+/// While this part of the cache is free, nothing is thrown out. A cache of less than 4 units never
+/// throws out anything.
 const FREE_PERCENT: usize = 25;
 
-/// The policy's state and its rules, without the clock that policies of the replay get from the
-/// times of a trace.
+/// The policy's state and its rules. In a replay, `advance` moves the clock by the times of the
+/// trace.
 pub(crate) struct Smq {
     pub(crate) capacity: usize,
-    /// A write is of the whole unit.
+    /// Every write is a write of the whole unit.
     writes_whole: bool,
     region_units: u64,
     pub(crate) units: Table<Unit>,
@@ -95,12 +100,12 @@ pub(crate) struct Smq {
     /// The period in which a hit on a unit counts once, and its length.
     pub(crate) hits_period: u32,
     pub(crate) hits_period_ns: u64,
-    /// The period of the last hit on the unit that was thrown out last: the kernel's mark belongs
-    /// to the place in the cache, not to what is there.
+    /// The period of the last hit on the unit that was thrown out last. The next unit inherits it,
+    /// because the kernel's mark belongs to the place in the cache and not to the unit.
     pub(crate) vacated_hit: u32,
 }
 
-/// The moments at which things are due. All in ns.
+/// The moments at which things are due. All are in ns.
 #[derive(Default)]
 struct Clock {
     last_access: Option<u64>,
@@ -126,8 +131,8 @@ impl Smq {
         Self { writes_whole, ..Self::of_origin(capacity, u64::MAX) }
     }
 
-    /// For an origin of so many units: all regions together never cover more, unless they are of
-    /// one unit.
+    /// Builds the policy for an origin of `origin_units`. All regions together never cover more
+    /// than that, unless they are of one unit each.
     pub(crate) fn of_origin(capacity: usize, origin_units: u64) -> Self {
         let regions_max = (capacity / 4).max(REGIONS_MIN);
         let mut region_units = REGION_UNITS;
@@ -275,7 +280,7 @@ impl Smq {
         self.clean.push(&mut self.units, slot);
     }
 
-    /// Throws out a unit, or if there is none that may go makes one clean.
+    /// Throws out a unit. If none may go, makes a dirty one clean.
     fn demote(&mut self, changes: &mut Changes) {
         if self.capacity * FREE_PERCENT / 100 == 0 {
             return;
@@ -299,7 +304,7 @@ impl Policy for Smq {
         }
         let level = self.miss(access.key);
         let is_full = self.units.len() == self.capacity;
-        // A write of the whole unit is the promotion; nothing is read for it.
+        // A write of the whole unit is the promotion: nothing is read for it.
         let overwrites = access.write && self.writes_whole;
         if level < self.promote_level && (is_full || !overwrites) {
             return false;

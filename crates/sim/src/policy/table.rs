@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Policies keep their state in tables: entries by key, and lists through them.
 //!
-//! One slab, a hash index over it, and doubly linked lists whose links are in the entries: to find,
-//! move and remove costs the same however many there are, and nothing is allocated for each. An
-//! entry is in at most one list of each set of links; its mover names the list that it is in.
+//! A table has one slab, a hash index over the slab, and doubly linked lists whose links are in the
+//! entries. Finding, moving and removing an entry costs the same however many there are, and no
+//! entry is allocated on its own. An entry is in at most one list of each set of links. Code that
+//! moves an entry names the list that the entry is in.
 
 use std::ops::{Index, IndexMut};
 
 use hashbrown::HashTable;
 
-/// Where an entry is in the slab, as long as it is in the table.
+/// The place of an entry in the slab, as long as the entry is in the table.
 pub(crate) type Slot = u32;
 
 const NONE: Slot = Slot::MAX;
@@ -46,12 +47,12 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// An empty one, of the first set of links.
+    /// Makes an empty list of the first set of links.
     pub(crate) const fn new() -> Self {
         Self::of_set(0)
     }
 
-    /// An empty one, of that set of links.
+    /// Makes an empty list of that set of links.
     pub(crate) const fn of_set(set: usize) -> Self {
         Self { oldest: NONE, newest: NONE, len: 0, set }
     }
@@ -69,8 +70,8 @@ impl List {
     }
 }
 
-/// A multiplication whose halves are folded, as foldhash does it. Not seeded by chance: runs
-/// repeat.
+/// Multiplies and folds the two halves of the product, as foldhash does. The seed is fixed, so that
+/// runs repeat.
 pub(crate) fn hash(key: u64) -> u64 {
     let product = u128::from(key ^ 0x243f_6a88_85a3_08d3) * 0x9e37_79b9_7f4a_7c15;
     (product >> 64) as u64 ^ product as u64
@@ -89,7 +90,7 @@ impl<T, const SETS: usize> Table<T, SETS> {
         self.index.find(hash(key), |slot| self.entries[*slot as usize].key == key).copied()
     }
 
-    /// Adds an entry of a key that has none. It is in no list.
+    /// Adds an entry for a key that has none. The entry is in no list.
     pub(crate) fn insert(&mut self, key: u64, value: T) -> Slot {
         let entry = Entry { key, links: [UNLINKED; SETS], value };
         let slot = if let Some(slot) = self.free.pop() {
@@ -116,13 +117,13 @@ impl<T, const SETS: usize> Table<T, SETS> {
         self.entries[slot as usize].key
     }
 
-    /// The next newer one in the list of that set which it is in.
+    /// The next newer entry in `list`, which the entry is in.
     pub(crate) fn newer(&self, slot: Slot, list: &List) -> Option<Slot> {
         let newer = self.links(slot, list.set).newer;
         (newer != NONE).then_some(newer)
     }
 
-    /// Puts an entry that is in no list of the set at the end, as the newest.
+    /// Makes an entry the newest of the list. It must be in no list of the same set.
     pub(crate) fn push(&mut self, list: &mut List, slot: Slot) {
         *self.links_mut(slot, list.set) = Links { older: list.newest, newer: NONE };
         match list.newest {

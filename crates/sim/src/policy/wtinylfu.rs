@@ -2,13 +2,14 @@
 //! W-TinyLFU, as in Caffeine, has an LRU window for newcomers, and a segmented LRU behind it. A
 //! block gets from the window into the LRU if it was asked for more often than the LRU's victim.
 //!
-//! As users meet it: the window begins with 1 % of the cache, and a hill climber changes its size
-//! by what the last ten caches full of accesses were hit. Probation and protected segment share the
-//! rest 1 : 4. Caffeine does this work in batches behind its accesses; here it is done at each.
+//! The model is what users of Caffeine meet. The window begins with 1 % of the cache. A hill
+//! climber changes its size by the hit ratio of the last ten caches full of accesses. The probation
+//! and the protected segment share the rest 1 : 4. Caffeine does this work in batches behind its
+//! accesses; here it is done at each access.
 //!
 //! libCacheSim's `WTinyLFU` is another thing, and its miss ratios differ by more than those of
-//! other policies: its window stays as it is. Its filter counts a miss and what leaves the window,
-//! but hits only in the main part. The filter is halved after 32 caches full of them.
+//! other policies. Its window keeps its size. Its filter counts misses, blocks that leave the
+//! window, and hits in the main part only. The filter is halved after 32 caches full of them.
 
 mod sketch;
 
@@ -29,16 +30,17 @@ pub(super) const SPEC: Spec<Build> = Spec {
 const WINDOW_SHARE: f64 = 0.01;
 /// The share of the protected part in what is not the window.
 const PROTECTED_SHARE: f64 = 0.8;
-/// Of the cache: the climber's first step, also after a change.
+/// The climber's first step, as a share of the cache. The climber takes it again after a large
+/// change.
 const STEP_SHARE: f64 = 0.0625;
-/// What becomes of a step each time.
+/// Each step is this part of the one before.
 const STEP_DECAY: f64 = 0.98;
 /// A change of the hit ratio for which the climber begins anew.
 const RESTART_CHANGE: f64 = 0.05;
-/// Most blocks that change their list for the climber at one access.
+/// At one access the climber moves at most this many blocks between lists.
 const MOVES_MAX: usize = 1000;
-/// As often as this one must have been asked for to be let in by chance (1 in 128) if it isn't by
-/// right: against those who would use collisions in the sketch.
+/// A block that was asked for this often, and is not let in by right, is let in by chance (1 in
+/// 128). This defends against attackers who use collisions in the sketch.
 const CHANCE_FROM: u64 = 6;
 
 struct WTinyLfu {
@@ -67,12 +69,12 @@ struct Climber {
     misses: usize,
     hit_ratio: f64,
     step: f64,
-    /// By how many blocks the window shall still grow.
+    /// The number of blocks by which the window shall still grow.
     growth: isize,
 }
 
 impl Climber {
-    /// Once enough was seen, decides by how much the window shall grow or shrink.
+    /// Decides by how much the window shall grow or shrink, once enough accesses were seen.
     fn decide(&mut self, capacity: usize, sample: usize) {
         let seen = self.hits + self.misses;
         if seen < sample {
@@ -115,7 +117,8 @@ impl WTinyLfu {
         self.table.push(&mut self.lists[place as usize], slot);
     }
 
-    /// Evicts one of the two that are to be compared, if the cache is over its capacity.
+    /// Compares a newcomer with the victim and evicts one of them, if the cache is over its
+    /// capacity.
     fn evict(&mut self, changes: &mut Changes) {
         let mut candidate = None;
         while self.list(Window).len() > self.window_max

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! This suite has 22 fio runs on bcache, dm-cache, flashcache and gflash, one after the other on
+//! This suite has 22 fio runs on bcache, dm-cache, flashcache and gflash. They follow each other on
 //! the same cache (geomflash, test_cache, 2015).
 //!
-//! fio 2.1.11 with libaio, or sync and 32 threads on FreeBSD, where gflash ran. Random runs go to
-//! each place of [offset, filesize) at most once, as each thread does. Between two runs the scripts
-//! printed counters: half a second here. (The first to the last date of a script's log is what its
-//! runs took, to the minute; and of what was dirty gflash destaged 84 MiB, half a second at the
-//! disk's speed, around each of the tasks 14 and 15, in which it doesn't destage.) All systems were
-//! set to cache requests of any length.
+//! The runs used fio 2.1.11 with libaio. FreeBSD, where gflash ran, had sync and 32 threads
+//! instead. A random run goes to each place of [offset, filesize) at most once; with threads, each
+//! thread does. All systems were set to cache requests of any length.
+//!
+//! Between two runs the scripts printed counters, which is half a second here. Two things say that
+//! it was no longer. The dates in a script's log span what its runs took, to the minute. Around
+//! each of the tasks 14 and 15, in which gflash doesn't destage, it destaged 84 MiB of its dirty
+//! data. At the disk's speed that takes half a second.
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 
@@ -47,7 +49,7 @@ enum Kind {
     Mix,
 }
 
-/// Task, kind, KiB of a request, depth, GiB in all, offset, filesize (GiB).
+/// A run's task, kind, KiB of a request, depth, GiB in all, offset and filesize (GiB).
 type Run = (&'static str, Kind, u64, u32, u64, u64, u64);
 const RUNS: [Run; 22] = [
     ("1", Kind::Read, 128, 1, 8, 1, 9),
@@ -95,7 +97,7 @@ fn sessions() -> Vec<Session> {
             span_bytes: (to - from) * GIB,
             total_bytes: gib * GIB,
             depth,
-            // As fio's without randrepeat=0: the same places in runs of the same kind.
+            // Like fio without randrepeat=0: runs of the same kind go to the same places.
             seed: 1,
             ..Job::default()
         };

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! This suite asks whether a cache full of junk can learn: lvmcache before and since its mending in
-//! Linux 4.12, and bcache (BitFolk's posts, 2017).
+//! This suite asks whether a cache full of junk can learn. The caches are bcache, and lvmcache
+//! before and after its repair in Linux 4.12 (BitFolk's posts, 2017).
 //!
-//! fio: two jobs of random reads of 4 KiB after zipf:1.2, 8 in flight each, of 2 GiB each, so that
-//! all of it fits into the cache of 4 GiB. An empty cache; and one full of junk, after 30 minutes,
-//! 12 and 24 hours. The junk here: 8 GiB of other data, read until the cache is full (the posts:
-//! runs before). The SSD was a RAID-10 of two SM863, here an 850 PRO (its cable decides, as theirs
-//! did); the disks a RAID-1 of two drives of 5,400 a minute, here the WD Re, which is faster:
-//! figures that hang on the disks are not to be compared.
+//! The load is two fio jobs of random reads of 4 KiB after zipf:1.2. Each job has 8 reads in flight
+//! and 2 GiB of data, so that all data fits into the cache of 4 GiB. The cache is empty in one
+//! session. In the other it is full of junk, and figures are taken after 30 minutes, 12 and 24
+//! hours. The junk here is 8 GiB of other data, read until the cache is full; in the posts it came
+//! from earlier runs.
 //!
-//! LVM keeps the metadata beside the 4 GiB, so the device has room for both, and all systems have
-//! the same one. With 8 MiB less the data don't quite fit, and the model of 4.12 is in two minds:
-//! once the hottest unit is thrown out, some read of it is always under way, so that its promotion,
-//! which waits for a moment without, never begins (11,187 or 79,373 requests a second, by chance).
+//! The SSD was a RAID-10 of two SM863; here it is an 850 PRO. The cable decides in both cases. The
+//! disks were a RAID-1 of two drives of 5,400 a minute; here it is the WD Re, which is faster.
+//! Figures that depend on the disks must not be compared.
+//!
+//! LVM keeps the metadata beside the 4 GiB. So the device has room for both, and all systems have
+//! the same device. With 8 MiB less the data don't quite fit, and the model of 4.12 goes one of two
+//! ways. A promotion waits for a moment without reads of its unit. Once the hottest unit is thrown
+//! out, some read of it is always under way, and its promotion never begins. By chance this gave
+//! 11,187 or 79,373 requests a second.
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 
@@ -41,7 +45,7 @@ pub(super) const SUITE: Suite = Suite {
 };
 
 const GIB: u64 = 1 << 30;
-/// Of LVM's pool of 4 GiB, the least that it takes.
+/// LVM's metadata for the pool of 4 GiB; LVM takes no less.
 const LVM_METADATA_BYTES: u64 = 8 << 20;
 const JUNK_BYTES: u64 = 8 * GIB;
 const MINUTE_NS: u64 = 60_000_000_000;
@@ -72,9 +76,12 @@ pub(super) fn zipf(offset_bytes: u64, data_bytes: u64, time_ns: u64, seed: u64) 
     (0..2).map(job).collect()
 }
 
-/// What was cached before, elsewhere on the volume: read three times in one piece, then by zipf for
-/// a while. Twice what the cache holds: while there is room smq takes in only regions of the upper
-/// half of levels, and a cache that isn't full takes in the data under test at once.
+/// Fills the cache with data from elsewhere on the volume. They are read three times in order, then
+/// by zipf for 30 minutes.
+///
+/// The junk is twice what the cache holds, because the cache must be full before the test: one that
+/// isn't takes in the data under test at once. And while there is room, smq takes in only regions
+/// of the upper half of levels.
 fn junk() -> Vec<Task> {
     let pass = Job {
         name: "junk".to_owned(),
@@ -105,7 +112,7 @@ fn sessions() -> Vec<Session> {
     };
     let empty = Session { geometry: geometry(), tasks: vec![task("empty 30 min", 30, 0)] };
     let mut full = junk();
-    // The later figures count from the beginning, as the published ones, of runs of their own, do.
+    // The later figures count from the beginning: the published ones are of runs of their own.
     let first = full.len();
     full.extend([
         task("full 30 min", 30, first),
