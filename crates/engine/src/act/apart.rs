@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lanes at work at the same time.
 //!
-//! What a lane does for clients - finding blocks, copying and summing them, admitting them - is
-//! most of what an engine does. It reads facts that don't change meanwhile, and changes the lane;
-//! for all it puts down sums, messages and what happened at the devices. So each lane gets a
-//! [`crate::delta::Delta`] of its own for that, which is taken over when all are done, in the order
-//! of the lanes. The effects are the same whoever does the jobs, one thread or several (invariant
-//! 8; test: `threads_change_no_effect`): what the simulator proves holds for threads.
+//! A lane finds blocks, copies and sums them, and admits them: this is most of an engine's work.
+//! For this work a lane reads facts that don't change meanwhile, and changes itself. It notes
+//! everything else in its own [`crate::delta::Delta`]: sums, messages and what happened at the
+//! devices. When all lanes are done their deltas are taken over, in the order of the lanes. So the
+//! effects are the same with one thread or several (invariant 8; test: `threads_change_no_effect`).
+//! What the simulator proves holds for threads.
 //!
-//! All the rest - destage, reclaim, flushes, failures, members of a mirror - is done by who has all
-//! lanes. (Fork and join, as in R. Blumofe et al., "Cilk", 1995, instead of a thread for each lane
-//! with messages between them: ADR 0020.)
+//! The coordinator, which has all lanes, does all other work: destage, reclaim, flushes, failures
+//! and members of a mirror. (This is fork and join, as in R. Blumofe et al., "Cilk", 1995. The
+//! alternative is a thread for each lane, with messages between them: ADR 0020.)
 
 use alloc::boxed::Box;
 
@@ -19,7 +19,7 @@ use crate::cx::{Apart, Cx, Turn};
 use crate::fact::memory::LaneJob;
 use crate::lane::{Lane, Lanes, OwnLanes};
 
-/// Whether it is worth its trouble that lanes work at the same time.
+/// Whether it pays that lanes work at the same time.
 pub(crate) fn pays_apart(lanes: &Lanes, cx: &Cx<'_>) -> bool {
     cx.mem.apart_from().is_some_and(|least| {
         cx.delta.can_be_apart() && lanes.iter().filter(|lane| lane.work_blocks() >= least).nth(1).is_some()
@@ -27,8 +27,9 @@ pub(crate) fn pays_apart(lanes: &Lanes, cx: &Cx<'_>) -> bool {
 }
 
 /// Whether an opening waits until more lanes have something to do. Each lane has one batch under
-/// way, which takes less time than to work it off. If each batch was worked off as it ends, they
-/// would end one by one for ever, and never be worked off at the same time.
+/// way. Reading a batch takes less time than working it off. If each batch was worked off as soon
+/// as it was read, the batches would end one by one for ever. They would never be worked off at the
+/// same time.
 pub(crate) fn waits_for_others(coordinator: &Coordinator, lanes: &OwnLanes, cx: &Cx<'_>) -> bool {
     if !coordinator.opening() || !cx.delta.can_be_apart() {
         return false;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes that go to the origin: writethrough, writearound, passthrough, bypass; discard; zeroes.
 //!
-//! The order makes that no crash brings old data back (invariant 3):
+//! The order ensures that no crash brings old data back (invariant 3):
 //! 1. Dirty blocks of the range are destaged first, so that the origin alone is whole whatever
-//!    happens next (a discard drops them instead: its range has no content to keep).
+//!    happens next. (A discard drops them instead: its range has no content to keep.)
 //! 2. Destage of the range that is in flight ends, so that it can't land on the new data.
-//! 3. Cached blocks are dropped, and the entry that says so is durable, before
-//! 4. the origin is written. Lost blocks that it replaces are dropped after the origin's flush,
-//!    durably. Then the write is acknowledged; with FUA after the origin's flush.
+//! 3. Cached blocks are dropped, and the entry that says so becomes durable.
+//! 4. Only then the origin is written. Lost blocks that the write replaces are dropped after the
+//!    origin's flush, durably. Then the write is acknowledged; with FUA it is acknowledged after
+//!    the origin's flush.
 
 use alloc::vec::Vec;
 
@@ -34,15 +35,15 @@ use crate::organ::waiter::{Wait, Waiter};
 pub(crate) fn start_direct(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     let piece = &lane.pieces[at];
     if piece.congested && (!still_congested(lane, piece, cx) || knows(lane, piece.first, piece.end())) {
-        // Since it was accepted, by those before it: the origin has enough to do now, or it
-        // would have to wait for their destage.
+        // Earlier writes have changed the state since this one was accepted. The origin has enough
+        // to do now, or this write would have to wait for their destage.
         cx.delta.tell(Up::PastCongestion { lane: lane.id, piece: at });
         return;
     }
     let origin = cx.facts.origin_of(piece.first);
     let unit = cx.facts.origins[origin].block_bytes;
-    // A sector of an origin, of 512 bytes or of 4 KiB, can't be written in part: complete the
-    // blocks first.
+    // A sector of an origin, of 512 bytes or of 4 KiB, can't be written in part. The blocks are
+    // completed first.
     let ragged = !piece.head().is_multiple_of(unit) || !piece.tail().is_multiple_of(unit);
     if ragged { merge(lane, at, cx) } else { clear_way(lane, at, cx) }
 }
@@ -54,7 +55,7 @@ fn still_congested(lane: &Lane, piece: &Piece, cx: &Cx<'_>) -> bool {
     lane.log.saturated() && cx.delta.gauge.writes_congested(gauge, u64::from(piece.blocks), cx.now)
 }
 
-/// Whether something of a range is, or durably still is, in the cache, or on its way from it.
+/// Whether a block of a range is in the cache, or durably still is, or is on its way to the origin.
 fn knows(lane: &Lane, first: Flat, end: Flat) -> bool {
     let mut flats = first.to(end);
     run_overlaps(lane, first, end)
@@ -73,8 +74,8 @@ pub(crate) fn clear_way(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
                 let piece = &lane.pieces[at];
                 let in_part = (dirty == first && piece.head() > 0) || (dirty.0 + 1 == end.0 && piece.tail() > 0);
                 if in_part {
-                    // What is around the payload is lost, and must not become what the origin
-                    // has there.
+                    // The content around the payload is lost. It must not be replaced by what the
+                    // origin has there.
                     lane.fail(at, RequestError::Io, cx);
                     return;
                 }
@@ -92,7 +93,7 @@ pub(crate) fn clear_way(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     if !cx.facts.planted(Canary::StaleInWindow) {
         lane.window.forget(first, end);
     }
-    // Lost blocks are dropped, and recorded as dropped, only when the origin has the new ones.
+    // Lost blocks are dropped, and recorded as dropped, only after the origin has the new ones.
     let known = |flat: &Flat| {
         !lane.trouble.is_lost(*flat) && (lane.store.get(*flat).is_some() || lane.trouble.is_unrecorded(*flat))
     };
@@ -139,14 +140,14 @@ pub(crate) fn replaced(lane: &mut Lane, at: usize, result: Result<(), RequestErr
     }
 }
 
-/// The log may know of older blocks in the range for ever.
+/// Fails a piece, because the log may know of older blocks in its range for ever.
 fn fail_unrecorded(lane: &mut Lane, at: usize, error: RequestError, cx: &mut Cx<'_>) {
     let range = lane.pieces[at].first.0..lane.pieces[at].end().0;
     range.for_each(|flat| lane.trouble.drop_unrecorded(Flat(flat)));
     lane.fail(at, error, cx);
 }
 
-/// Step 4.
+/// Step 4: writes the origin.
 fn write_origin(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     let piece = &mut lane.pieces[at];
     piece.hold();
@@ -170,7 +171,8 @@ fn write_origin(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     cx.ranged_io(lane.id, io, device, op, offset, len, span);
 }
 
-/// `failed_flushes`: of the origin, when the write began.
+/// A write to the origin is over. `failed_flushes`: how many flushes of the origin had failed when
+/// the write began.
 pub(crate) fn direct_done(
     lane: &mut Lane,
     at: usize,
@@ -188,7 +190,7 @@ pub(crate) fn direct_done(
         let piece = &lane.pieces[at];
         cx.origin_failed(kind.op(), piece.first, u64::from(piece.blocks), error);
     }
-    // A flush that failed meanwhile may have dropped it, and the next one say nothing of that
+    // A flush that failed meanwhile may have dropped the write, and the next flush may not tell
     // (ADR 0022).
     let doubtful = failed_flushes != cx.delta.origins[origin].flush.failures();
     let result = if doubtful { result.and(Err(DeviceError::Io)) } else { result };
@@ -201,7 +203,7 @@ pub(crate) fn direct_done(
     } else {
         cx.delta.origins[origin].flush.written();
     }
-    // Discard is advice: a device that can't is no error.
+    // Discard is advice: it is no error if a device can't do it.
     if let Err(error) = result
         && !(kind == PieceKind::Discard && error == DeviceError::Unsupported)
     {
@@ -217,12 +219,12 @@ pub(crate) fn direct_done(
         direct_written(lane, at, cx);
         return;
     }
-    // Until the new ones are durable: after a power cut the origin may have something older
-    // than the lost ones, which were durable.
+    // The lost blocks are kept until the new ones are durable. After a power cut the origin may
+    // have something older than the lost blocks, which were durable.
     cx.delta.origins[origin].flush.join(FlushWaiter::Replacing(lane.id, at));
 }
 
-/// The origin has flushed what replaces lost blocks: the log forgets them.
+/// The origin has flushed the blocks that replace lost ones: the log forgets the lost ones.
 pub(crate) fn drop_replaced(lane: &mut Lane, at: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
     if let Err(error) = result {
         lane.fail(at, error.into(), cx);
@@ -280,12 +282,12 @@ fn keep_written(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     }
 }
 
-/// Whether any waits for blocks of these places to become clean.
+/// Whether any piece waits for blocks of these places to become clean.
 pub(crate) fn any_awaits_clean(lane: &Lane, places: &core::ops::Range<u64>) -> bool {
     lane.awaiting_clean.iter().any(|at| places.contains(&lane.pieces[*at].first.0))
 }
 
-/// Lets pieces go on whose range may have become clean; `failed`: its destage failed instead.
+/// Lets pieces go on whose range may have become clean.
 pub(crate) fn resume_awaiting_clean(lane: &mut Lane, cx: &mut Cx<'_>) {
     for at in core::mem::take(&mut lane.awaiting_clean) {
         clear_way(lane, at, cx);
@@ -303,12 +305,11 @@ pub(crate) fn give_up_awaiting_clean(lane: &mut Lane, origin: usize, cx: &mut Cx
     }
 }
 
-/// Fails the pieces that wait for a range that can't be destaged, with what the origin said of
-/// that.
+/// Fails the pieces that wait for a range that can't be destaged, with the origin's error.
 pub(crate) fn fail_awaiting_clean(lane: &mut Lane, first: Flat, end: Flat, error: DeviceError, cx: &mut Cx<'_>) {
     for at in core::mem::take(&mut lane.awaiting_clean) {
         let piece = &lane.pieces[at];
-        // Not who waits for clean blocks that were only bridged.
+        // A piece that waits for clean blocks that were only bridged doesn't fail.
         let dirty = lane.store.next_dirty(first.max(piece.first)).is_some_and(|dirty| dirty < end.min(piece.end()));
         if dirty && piece.first < end && first < piece.end() {
             lane.fail(at, error.into(), cx);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads: from RAM, from the cache device, from the origin; then promotion of what missed.
+//! Reads: from RAM, from the cache device, or from the origin. Then missed blocks are offered to
+//! the policy.
 //!
-//! A hit is read straight into the request's buffer and verified there before the reply
-//! (invariant 5: `corruption_never_leaves`). A corrupt clean block is dropped and read from the
-//! origin; a corrupt dirty block is an error for that block, and is listed as lost.
+//! A hit is read straight into the request's buffer and verified there before the reply (invariant
+//! 5: `corruption_never_leaves`). A corrupt clean block is dropped and read from the origin. A
+//! corrupt dirty block is an error for that block, and is listed as lost.
 
 use smallvec::smallvec;
 
@@ -26,8 +27,8 @@ use crate::organ::measured::Measured;
 use crate::organ::trouble::Finding;
 use crate::organ::under_way::Reading;
 
-/// The copy of a block in the window, and whether it came along and is asked for for the first
-/// time.
+/// The copy of a block in the window, and whether the block came as a neighbour and is asked for
+/// for the first time.
 fn waiting(lane: &mut Lane, flat: Flat, past: bool) -> Option<(Span, bool)> {
     if past { None } else { lane.window.read(flat, &mut *lane.policy) }
 }
@@ -37,7 +38,7 @@ pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     let (first, blocks, buf_block) = (lane.pieces[at].first, lane.pieces[at].blocks, lane.pieces[at].buf_block);
     let buf = lane.pieces[at].buf.expect("a read has a buffer");
     let past = cx.facts.origins[cx.facts.origin_of(first)].mode == Mode::Passthrough;
-    // What is clean is not read from the cache then.
+    // In passthrough mode a clean block is not read from the cache.
     let readable = |found: Found| found.dirty || !past;
     let (mut block, mut ahead) = (0, None);
     while block < blocks {
@@ -127,7 +128,7 @@ pub(crate) fn read_origin(lane: &mut Lane, at: usize, block: u32, blocks: u32, c
     ask_origin(lane, at, block, blocks, LaneIo::ReadOrigin { read }, cx);
 }
 
-/// Reads blocks of a piece from the origin, for this.
+/// Reads blocks of a piece from the origin. `what` tells what the I/O is for.
 pub(crate) fn ask_origin(lane: &mut Lane, at: usize, block: u32, blocks: u32, what: LaneIo, cx: &mut Cx<'_>) {
     let piece = &mut lane.pieces[at];
     piece.hold();
@@ -137,7 +138,7 @@ pub(crate) fn ask_origin(lane: &mut Lane, at: usize, block: u32, blocks: u32, wh
     let buf = piece.buf.expect("a read has a buffer");
     let whole = blocks_span(buf, piece.buf_block + block, blocks);
     if len < u64::from(whole.len) {
-        // The origin ends inside this block: what is behind its end reads as zeroes.
+        // The origin ends inside this block: the part behind its end reads as zeroes.
         cx.mem.zero(Span::new(buf, whole.offset() + len as u32, whole.len - len as u32));
     }
     let io = lane.ios.insert(what);
@@ -160,7 +161,7 @@ pub(crate) fn read_origin_done(lane: &mut Lane, read: usize, result: Result<(), 
         piece.fail(RequestError::Io);
         cx.origin_failed(Op::Read, read.first(), u64::from(read.blocks()), error);
     } else if !waiting.is_empty() {
-        // Before the piece ends: with it goes its buffer.
+        // The blocks are shared before the piece ends, because its buffer goes with it.
         let ahead = (read.first().0 - piece.first.0) as u32;
         let (buf, buf_block) = (piece.buf.expect("a read has a buffer"), piece.buf_block + ahead);
         share(lane, &read, &waiting, buf, buf_block, cx);
@@ -207,7 +208,7 @@ pub(crate) fn read_cache_done(lane: &mut Lane, read: &SlotsRead, result: Result<
     read_step(lane, at, cx);
 }
 
-/// Ends a read piece when nothing of it is in flight; what missed is offered to the policy.
+/// Ends a read piece when none of its I/O is in flight; missed blocks are offered to the policy.
 pub(crate) fn read_step(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     if lane.pieces[at].pending > 0 {
         return;
@@ -226,7 +227,7 @@ fn promote(lane: &mut Lane, at: usize, block: u32, cx: &mut Cx<'_>) {
     let piece = &lane.pieces[at];
     let flat = piece.first + block;
     let span = blocks_span(piece.buf.expect("a read has a buffer"), piece.buf_block + block, 1);
-    // Somebody else may have missed it, too, and been first.
+    // Another piece may have missed the block, too, and been first.
     if lane.store.get(flat).is_some() && !cx.facts.planted(Canary::FillOverNewer) {
         lane.store.touch(flat);
         return;
@@ -252,7 +253,7 @@ pub(crate) fn offer(lane: &mut Lane, flat: Flat, span: Span, cx: &mut Cx<'_>) {
     }
 }
 
-/// Puts it into the cache, or says how often it was seen if it is not admitted.
+/// Puts a block into the cache, if it is admitted. Else `Err` says how often the block was seen.
 fn admit(lane: &mut Lane, flat: Flat, span: Span, cx: &mut Cx<'_>) -> Result<(), u8> {
     let verdict = lane.policy.missed(flat.0, has_room_for_missed(lane));
     let affordable = !verdict.admit || cx.delta.budget.as_mut().is_none_or(|budget| budget.allows(cx.now));

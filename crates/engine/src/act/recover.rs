@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opening: the checkpoint, then the log after it.
 //!
-//! Replay reads the three places where the next commit may start, takes the one with the next
-//! number, and goes on from the places that it names. Commits that were durable when a later one
-//! was sealed need no check. The data of the others is read and verified. The first that is torn
-//! ends the log, whatever may be whole behind it: what survives is a prefix (test:
-//! `crash_keeps_a_prefix`). A log that ends before a commit that was durable is damaged, and the
+//! Replay reads the three places where the next commit may start. It takes the commit with the next
+//! number, and goes on from the places that this commit names. Commits that were durable when a
+//! later one was sealed need no check. The data of the others is read and verified. The first torn
+//! commit ends the log, whatever may be whole behind it: what survives is a prefix (test:
+//! `crash_keeps_a_prefix`). If a log ends before a commit that was durable, it is damaged, and the
 //! cache is not opened.
 
 pub(crate) mod ahead;
@@ -37,8 +37,8 @@ use state::{Ahead, Freed, Recovery, RecoveryPhase, Slots};
 
 /// A commit at its largest: header and data.
 const COMMIT_BLOCKS_MAX: u32 = 253;
-/// Failed reads of commits that may be whole, of one opening, that are tried again, from either
-/// member: enough for an error that passes.
+/// How many failed reads of commits that may be whole are tried again in one opening, from either
+/// member. This is enough for an error that passes.
 const VERIFY_TRIES_MAX: u32 = 3;
 
 /// Starts to open the lane.
@@ -95,7 +95,8 @@ fn recover_io(lane: &mut Lane, offset: u64, blocks: u32, cx: &mut Cx<'_>) {
     cx.io(lane.id, io, device(member), op, offset, Some(span));
 }
 
-/// An I/O of the opening is over: the next step of it, or the other member of a mirrored cache.
+/// An I/O of the opening is over. Goes on with the next step, or with the other member of a
+/// mirrored cache.
 pub(crate) fn recover_io_done(lane: &mut Lane, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
     let Some(mut recovery) = lane.recovery.take() else { return };
     let step = match result {
@@ -106,7 +107,7 @@ pub(crate) fn recover_io_done(lane: &mut Lane, result: Result<(), DeviceError>, 
             recovery.lead_fails = true;
             Ok(recovery.checkpoint_read(lane, cx))
         }
-        // What the first one has is enough, if it is all that there is.
+        // The first member's header is enough, if there is no other.
         Err(_) if let (RecoveryPhase::Area(area), Some(_)) = (recovery.phase, recovery.second_look) => {
             recovery.take_head(lane, area, None, true, cx)
         }
@@ -118,18 +119,18 @@ pub(crate) fn recover_io_done(lane: &mut Lane, result: Result<(), DeviceError>, 
             if cx.delta.members.counts(recovery.member) {
                 recovery.step(lane, cx)
             } else {
-                // Nobody who is left has it.
+                // No member that is left has the commit.
                 recovery.pending.clear();
                 Ok(None)
             }
         }
-        // Nor is what lies behind the end needed, if nothing there can be read.
+        // If the blocks behind the end can't be read, they aren't needed.
         Err(_) if recovery.phase == RecoveryPhase::Ahead => {
             recovery.slots = Slots::default();
             recovery.step(lane, cx)
         }
         Err(error) => match (recovery.phase, recovery.slots.first_alone()) {
-            // It may be a block behind the header that can't be read.
+            // Perhaps only a block behind the header can't be read.
             (RecoveryPhase::Head(_), Some(slot)) => Ok(Some((lane.offset_of(slot, cx), 1))),
             (RecoveryPhase::Head(_), None) if recovery.turn_to_other(cx) => recovery.step(lane, cx),
             (RecoveryPhase::Head(_), None) if recovery.ended && cx.delta.members.beside(recovery.member).is_some() => {
@@ -153,7 +154,7 @@ pub(crate) fn recover_io_done(lane: &mut Lane, result: Result<(), DeviceError>, 
 }
 
 impl Recovery {
-    /// What of the checkpoint comes next.
+    /// Returns which part of the checkpoint to read next.
     fn checkpoint_read(&mut self, lane: &mut Lane, cx: &Cx<'_>) -> Option<(u64, u32)> {
         match (self.phase, self.header) {
             (RecoveryPhase::Area(area), _) => Some((cx.facts.superblock.checkpoint_offset(lane.id as u32, area), 1)),
@@ -162,7 +163,7 @@ impl Recovery {
         }
     }
 
-    /// Takes what was read or written; returns where to go on, or `None` at the end.
+    /// Takes the blocks that were read or written. Returns where to go on, or `None` at the end.
     fn step(&mut self, lane: &mut Lane, cx: &mut Cx<'_>) -> Result<Option<(u64, u32)>, OpenError> {
         let number = lane.id as u32;
         match self.phase {
@@ -170,7 +171,7 @@ impl Recovery {
                 let tag = cx.facts.cache_tag;
                 let block = cx.mem.bytes(blocks_span(self.buf, 0, 1));
                 let header = CheckpointHeader::decode(block).filter(|head| head.fits(&cx.facts.superblock, area));
-                // All zeroes is what formatting and repair leave, and an opening that was cut off.
+                // Formatting and repair leave zeroes here, and so does an opening that was cut off.
                 let lost = header.is_none() && block.iter().any(|byte| *byte != 0);
                 let header = header.filter(|head| head.cache_tag == tag && u32::from(head.lane) == number);
                 self.take_head(lane, area, header, lost, cx)
@@ -178,14 +179,14 @@ impl Recovery {
             RecoveryPhase::Body => {
                 let Some(header) = self.header else { return Ok(None) };
                 match self.take_body(lane, header, cx) {
-                    // The other member may have it whole.
+                    // The other member may have the whole body.
                     Err(OpenError::CheckpointDamaged { .. }) if self.turn_to_other(cx) => {
                         return Ok(self.checkpoint_read(lane, cx));
                     }
                     taken => taken?,
                 }
-                // Each batch is asked of the lead first; but not of one that makes us wait for its
-                // errors.
+                // Each batch is read from the lead first, but not from a lead whose errors take
+                // long.
                 if !self.lead_fails {
                     self.turn_back(cx);
                 }
@@ -210,11 +211,11 @@ impl Recovery {
                 self.take_ahead(lane, cx);
                 self.look_ahead(lane, cx)
             }
-            // It was left out while it was read: what it alone may have is not in the log (test:
-            // `a_commit_of_a_member_that_fails_during_replay_is_not_taken`).
+            // The member was left out while it was read. A commit that it alone may have is not in
+            // the log (test: `a_commit_of_a_member_that_fails_during_replay_is_not_taken`).
             RecoveryPhase::Verify if cx.delta.members.is_out(self.member) => Ok(self.next_verify_read(lane, cx)),
             RecoveryPhase::Verify if !self.front_is_whole(cx) => self.not_whole(lane, None, cx),
-            // Nothing proves that both have it, but from now on it counts.
+            // Nothing proves that both members have the commit, but from now on it counts.
             RecoveryPhase::Verify if cx.delta.members.state == MembersState::Whole => {
                 self.phase = RecoveryPhase::Copy;
                 Ok(self.front(lane, cx))
@@ -228,10 +229,10 @@ impl Recovery {
         }
     }
 
-    /// The first pending commit is not whole, as the member has it that was read, or can't be read
-    /// (`error`). Perhaps the other one has it whole. If one of them says that it is torn, it was
-    /// never flushed, and the log ends before it. If all that is known is that it can't be read, it
-    /// may have been, and much behind it: only `repair` ends a log there.
+    /// The first pending commit is not whole on the member that was read, or can't be read
+    /// (`error`). Perhaps the other member has it whole. If one of them says that it is torn, it
+    /// was never flushed, and the log ends before it. If it merely can't be read, it may have been
+    /// flushed, and so may much behind it. Only `repair` ends a log there.
     fn not_whole(
         &mut self,
         lane: &mut Lane,
@@ -259,7 +260,7 @@ impl Recovery {
         }
     }
 
-    /// What the member has that is being read doesn't matter, and it can't be read.
+    /// Leaves out the member that is being read: it can't be read, and its content doesn't matter.
     fn leave_out(&mut self, error: DeviceError, cx: &mut Cx<'_>) {
         let device = device(self.member);
         cx.event(Event::DeviceFailed { device, op: Op::Read, offset: self.reading, error });
@@ -288,7 +289,7 @@ impl Recovery {
             let Some(stream) =
                 (0..STREAMS).find(|&s| self.candidates[s].as_ref().and_then(Option::as_ref).is_some_and(is_next))
             else {
-                // The log ends here, unless it does so on this member only.
+                // The log ends here, unless it ends on this member only.
                 if self.turn_to_other(cx) {
                     self.ended = true;
                     continue;
@@ -343,7 +344,7 @@ impl Recovery {
         if cx.facts.planted(Canary::TornReplayed) {
             return true;
         }
-        // What is copied to the other member is the header, too.
+        // The header is copied to the other member, too.
         let read = CommitHeader::decode(cx.mem.bytes(blocks_span(self.buf, 0, 1)));
         if cx.delta.members.state == MembersState::Whole && read.is_none_or(|read| read.seq != header.seq) {
             return false;
@@ -351,7 +352,7 @@ impl Recovery {
         let drop_clean = cx.facts.options.drop_clean || cx.delta.members.pairing().clean_lost;
         header.placed(0).all(|(block, entry)| {
             match entry {
-                // It is forgotten anyway; and only the lead ever had it.
+                // The block is forgotten anyway, or only the lead ever had it.
                 Entry::Clean { .. } if drop_clean || self.member != cx.delta.members.lead => true,
                 Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
                     let Some(flat) = cx.facts.flat(*key) else { return true };
@@ -363,7 +364,7 @@ impl Recovery {
     }
 }
 
-/// The index has what the log says.
+/// Ends replay: the index has what the log says.
 fn end_replay(lane: &mut Lane, mut it: Box<Recovery>, cx: &mut Cx<'_>) {
     cx.free(it.buf, COMMIT_BLOCKS_MAX);
     it.forget_freed(lane, cx);
@@ -391,7 +392,7 @@ pub(crate) fn end_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
         }
     }
     closed.sort_unstable();
-    // What they were filled with is not recorded.
+    // The log doesn't record with which blocks segments were filled.
     lane.reclaim.sparse = Sparse::default();
     for (_, id) in closed {
         lane.policy.sealed(SegmentId(id), Zone::Main);
@@ -399,7 +400,8 @@ pub(crate) fn end_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
     }
     if lane.log.open_streams() {
         cx.delta.tell(Up::Recovered { commits: it.commits });
-        // Before anything is written: from here on replay starts with this opening's commits.
+        // The checkpoint comes before all other writes: from here on replay starts with this
+        // opening's commits.
         begin_first_checkpoint(lane, it.found[it.area as usize], cx);
     } else {
         cx.delta.tell(Up::OpenFailed(OpenError::NoFreeSegments { lane: lane.id as u32 }));

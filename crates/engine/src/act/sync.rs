@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sync: a new mirror is filled while the cache serves.
 //!
-//! From the moment it is there the new member gets all writes. What was dirty before is copied,
-//! slot by slot, in the order of the dirty set. Then each lane writes a checkpoint, so that replay
-//! needs nothing older. With that the new member holds all that it must, and the superblocks may
-//! say so.
+//! From the moment it is there the new member gets all writes. Blocks that were dirty before are
+//! copied, slot by slot, in the order of the dirty set. Then each lane writes a checkpoint, so that
+//! replay needs nothing older. With that the new member holds all that it must, and the superblocks
+//! may say so.
 //!
-//! A block that can't be read is tried again later, also one that was taken for lost. If it can't
-//! be read then either, it is left out, and that is told. The block is no worse off on two devices
-//! than on one.
+//! A block that can't be read is tried again later, also a block that was taken for lost. If it
+//! can't be read then either, it is left out, and the status tells that. The block is no worse off
+//! on two devices than on one.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -29,7 +29,8 @@ use crate::organ::members::{Members, MembersState, device};
 
 /// Blocks that a lane copies at a time: 64 KiB, so that clients hardly notice.
 pub(crate) const COPIES_MAX: u32 = 16;
-/// Reads of a lane that failed, or brought another content, and are tried again at once.
+/// The most reads of a lane that are tried again at once, because they failed or brought another
+/// content.
 const READ_TRIES_MAX: u32 = 16;
 
 pub(crate) mod state;
@@ -46,13 +47,13 @@ pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
     for lane in lanes {
         lane.trouble.forget_copies();
         lane.log.mirror_is_empty();
-        // While it opens it has no set of them.
+        // A lane has no set of dirty blocks while it opens.
         let of = lane.log.segments().iter().map(|segment| u64::from(segment.dirty)).sum();
         lane.sync = Some(Sync::new(of));
     }
 }
 
-/// When all lanes are done the superblocks may say so.
+/// Ends the sync when all lanes are done: then the superblocks may say so.
 pub(crate) fn end(lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let done = |lane: &Lane| lane.sync.as_ref().is_some_and(|sync| sync.phase == SyncPhase::Done);
     if cx.delta.members.state == MembersState::Syncing && lanes.iter().all(|lane| done(lane)) {
@@ -61,12 +62,12 @@ pub(crate) fn end(lanes: &mut Lanes, cx: &mut Cx<'_>) {
     }
 }
 
-/// How it stands, for people.
+/// The state of the mirror, for people.
 pub(crate) fn status(lanes: &Lanes, members: &Members) -> MirrorStatus {
     let syncs = || lanes.iter().filter_map(|lane| lane.sync.as_ref());
     match members.state {
-        // Who hears that one is left out may take it away, and a power cut then leaves a cache that
-        // wants both: not before it is recorded (test:
+        // A user who hears that a member is left out may take it away. If that isn't recorded yet,
+        // a power cut leaves a cache that wants both. So it is told only when it is recorded (test:
         // `nobody_is_left_out_before_that_is_recorded`).
         MembersState::Whole | MembersState::Leaving { .. } => MirrorStatus::Whole,
         MembersState::Syncing | MembersState::Pairing => MirrorStatus::Syncing {
@@ -83,14 +84,14 @@ const fn new_member(cx: &Cx<'_>) -> DeviceId {
     device(1 - cx.delta.members.lead)
 }
 
-/// How many dirty blocks the new member lacks.
+/// Ends a lane's sync. Returns how many dirty blocks the new member lacks.
 fn end_sync(lane: &mut Lane, cx: &mut Cx<'_>) -> u64 {
     let missed = lane.sync.take().map(|sync| sync.missed).unwrap_or_default();
     let missed = missed.into_iter().filter(|(flat, slot)| holds_dirty(lane, *flat, *slot)).map(|(flat, _)| flat);
     let missed: BTreeSet<Flat> = missed.collect();
     lane.trouble.only_lead_has(missed.iter().copied());
-    // What was taken for lost since it was copied, or is being replaced no more, the new member
-    // has.
+    // The new member has blocks that were taken for lost after they were copied. It also has lost
+    // blocks that are no longer being replaced.
     let has = |flat: &Flat| lane.store.get(*flat).is_some() && !missed.contains(flat) && !lane.is_changing(*flat);
     let found: Vec<Flat> = lane.trouble.lost().filter(has).collect();
     for flat in found {
@@ -101,7 +102,7 @@ fn end_sync(lane: &mut Lane, cx: &mut Cx<'_>) -> u64 {
     missed.len() as u64
 }
 
-/// Whether this slot has the newest of a dirty block.
+/// Whether this slot has the newest version of a dirty block.
 fn holds_dirty(lane: &Lane, flat: Flat, slot: u32) -> bool {
     lane.store.get(flat).is_some_and(|found| found.dirty && found.slot == slot)
 }
@@ -165,15 +166,15 @@ fn copy_dirty(lane: &mut Lane, cx: &mut Cx<'_>) {
             }
             continue;
         };
-        // What is in an open commit goes to both when that is written; what was missed and is
-        // in another slot now did.
+        // A block in an open commit goes to both members when that commit is written. A missed
+        // block that is in another slot now went to both already.
         let to_copy = |found: &Found| match missed_in {
             None => !lane.log.unsealed(found.slot),
             Some(slot) => found.dirty && found.slot == slot,
         };
         let Some(found) = lane.store.get(flat).filter(to_copy) else { continue };
         if sync.give_up_at.is_none() && lane.trouble.is_lost(flat) {
-            // Later, when all others are there.
+            // A lost block is tried when all others are copied.
             sync.missed.push((flat, found.slot));
             continue;
         }
@@ -197,7 +198,7 @@ fn sync_write(lane: &mut Lane, slot: Option<u32>, buf: Buf, offset: u64, cx: &mu
     cx.io(lane.id, io, new_member(cx), Op::Write, offset, Some(blocks_span(buf, 0, 1)));
 }
 
-/// A block for the new mirror was read: verified, it is written there.
+/// A block for the new mirror was read. It is verified, and then written there.
 pub(crate) fn sync_read_done(
     lane: &mut Lane,
     flat: Flat,
@@ -212,8 +213,8 @@ pub(crate) fn sync_read_done(
     let syncing = lane.sync.as_mut().filter(|_| cx.delta.members.state == MembersState::Syncing);
     match syncing {
         Some(_) if sound => {
-            // Not what is being replaced on the origin: destage would bring back the older one
-            // (test: `what_is_being_replaced_is_not_found_again_for_a_mirror`).
+            // A block that is being replaced on the origin is not found again: destage would bring
+            // back the older one (test: `what_is_being_replaced_is_not_found_again_for_a_mirror`).
             if lane.trouble.is_lost(flat) && !lane.is_changing(flat) {
                 found_again(lane, flat, found.slot, cx);
             }
@@ -226,8 +227,8 @@ pub(crate) fn sync_read_done(
         }
         _ => {
             if holds_dirty(lane, flat, found.slot) {
-                // Destage finds out what is wrong with it, at once: the new member doesn't have
-                // it.
+                // Destage finds out at once what is wrong with the block. The new member doesn't
+                // have it.
                 if !lane.trouble.is_lost(flat) {
                     lane.trouble.must_be_alone(flat);
                     lane.trouble.hurry(flat);

@@ -2,11 +2,14 @@
 //! Keeps dirty data within its limit by slowing writers, gently at first.
 //!
 //! Up to nine tenths of the limit writes pass. From there on each block costs a part of the time
-//! that destage needs for one, which grows with the square: all of it half of the way to the limit,
-//! so that there writers come exactly as fast as destage goes, and four times as much at the limit,
-//! which is therefore hardly ever reached; there they wait. (Linear, random writes that found two
-//! fifths of the way used were 8 % slower: task 20 of `caches-2015`.) Invariant 6: dirty blocks and
-//! accepted writes together never exceed the limit (test: `dirty_limit_holds`).
+//! that destage needs for one block. That part grows with the square. Half of the way to the limit
+//! it is all of the time: there writers come exactly as fast as destage goes. At the limit it is
+//! four times the time, so writers hardly ever get there; if they do, they wait. (With a linear
+//! part, random writes that found two fifths of the way used were 8 % slower: task 20 of
+//! `caches-2015`.)
+//!
+//! Invariant 6: dirty blocks and accepted writes together never exceed the limit (test:
+//! `dirty_limit_holds`).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -19,20 +22,21 @@ use crate::organ::piece::Piece;
 use crate::organ::room::{Outlook, Room, is_kept};
 use crate::organ::router::Router;
 
-/// Writes on their way into the cache. Each origin has its own queue and pauses: one that is slow,
-/// or away, must not keep out who writes to others (test: `an_origin_that_is_away_stops_no_other`).
+/// Writes on their way into the cache. Each origin has its own queue and pauses. An origin that is
+/// slow, or away, must not keep out clients that write to others (test:
+/// `an_origin_that_is_away_stops_no_other`).
 pub(crate) struct Throttle {
     queues: Vec<Queue>,
-    /// Who goes first the next time: it was its turn, and there was no room.
+    /// The queue that is first the next time: it had its turn, and there was no room.
     turn: usize,
 }
 
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Piece>,
-    /// Blocks of those that wait.
+    /// The number of blocks of the pieces that wait.
     blocks: u64,
-    /// Before this moment nothing passes.
+    /// No piece passes before this moment.
     next_pass: Time,
 }
 
@@ -47,7 +51,7 @@ impl Throttle {
         queue.waiting.push_back(piece);
     }
 
-    /// Whether a write of so many blocks, behind those that wait, passes only when something has
+    /// Whether a write of `blocks` blocks, behind those that wait, passes only when something has
     /// been destaged.
     pub(crate) fn would_wait(&self, at: usize, blocks: u64, destage: &impl Outlook, cx: &Cx<'_>) -> bool {
         let blocks = self.queues[at].blocks + blocks;
@@ -70,7 +74,7 @@ impl Throttle {
         (0..self.queues.len()).any(|at| self.waits_for(at, destage, cx) == Some(WaitsFor::Room))
     }
 
-    /// Whether it is something of this origin that has to be.
+    /// Whether blocks of this origin have to be destaged before a write can pass.
     pub(crate) fn is_starved(&self, at: usize, crowded: bool, destage: &impl Outlook, cx: &Cx<'_>) -> bool {
         crowded && !is_kept(at, 0, cx) || self.waits_for(at, destage, cx).is_some()
     }
@@ -97,8 +101,8 @@ impl Throttle {
                     crowded = true;
                     self.turn = if passed { (at + 1) % origins } else { at };
                 }
-                // Nobody overtakes who waits for room, but into what is kept for him: whoever wants
-                // less would always find room first.
+                // No write overtakes another that waits for room, except into the room that is kept
+                // for its own origin. Otherwise smaller writes would always find room first.
                 if waits.is_some() || crowded && !is_kept(at, blocks, cx) {
                     break;
                 }
@@ -108,9 +112,9 @@ impl Throttle {
         }
     }
 
-    /// An origin has no space, or takes no writes, and was asked often enough, or the daemon stops
-    /// beside it: takes out the writes that wait for it to make room. Their clients can do more
-    /// about that than wait; else a guest would hang that could be paused.
+    /// Takes out the writes that wait for this origin to make room. The origin has no space or
+    /// takes no writes, and was asked often enough, or the daemon stops beside it. The clients can
+    /// do more about that than wait. Otherwise a guest would hang that could be paused.
     pub(crate) fn give_up(&mut self, at: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Vec<Piece> {
         let mut given_up = Vec::new();
         while self.waits_for(at, destage, cx).is_some()
@@ -132,7 +136,7 @@ impl Throttle {
             queue.next_pass = cx.now.plus_ns(pause);
         }
         piece.reserved = piece.blocks;
-        // Who has waited here for a while still writes.
+        // A client whose write has waited here for a while is still writing.
         cx.delta.cache_reads.written(cx.now);
         cx.delta.origins[at].reserved.add(blocks);
         lanes[router.lane_of(piece.first)].take(piece, cx);
@@ -142,10 +146,10 @@ impl Throttle {
 /// What a write waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaitsFor {
-    /// Until something has been destaged.
+    /// The write waits until a block of any origin has been destaged.
     Room,
-    /// Until something of its own origin has been: that is away, and has its equal part of the
-    /// limit.
+    /// The write waits until a block of its own origin has been destaged. That origin is away, and
+    /// has its equal part of the limit.
     Itself,
 }
 
@@ -154,7 +158,8 @@ fn wait(at: usize, blocks: u64, destage: &impl Outlook, cx: &Cx<'_>) -> Option<W
     if origins > 1 && held > 0 && held + blocks > cx.facts.dirty_limit / origins && destage.is_away(at, cx) {
         Some(WaitsFor::Itself)
     } else if held == 0 {
-        // Of a small limit a long piece can be more than what is kept for others leaves.
+        // If the limit is small, a long piece can need more than is left beside the room kept for
+        // others.
         let all: u64 = cx.delta.origins.iter().map(OriginDelta::held).sum();
         (all + blocks > cx.facts.dirty_limit).then_some(WaitsFor::Room)
     } else {

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Joins reads of an origin under way: a piece waits for a block that is being read for another
-//! piece, instead of reading the block once more.
+//! piece. It doesn't read the block once more.
 //!
-//! Requests that aren't aligned share a block with the next one, and programs ask twice for what
-//! they miss. With 16 requests in flight a trace of an unaligned guest had 19.5 % hits while each
-//! read went to the disk by itself, and 25.3 % with this (`cp_vscsi`, docs/laboratory/policy.md).
+//! Requests that aren't aligned share a block with the next request, and programs ask twice for
+//! blocks that they miss. With 16 requests in flight a trace of an unaligned guest had 19.5 % hits
+//! when each read went to the disk by itself. It has 25.3 % with joined reads (`cp_vscsi`,
+//! docs/laboratory/policy.md).
 //!
-//! - Only the ends of a missed range wait. What lies between them is read as one: that costs a disk
-//!   less than two reads around blocks that somebody else brings.
+//! - Only the ends of a missed range wait. The blocks between them are read by one I/O. That costs
+//!   a disk less than two reads around blocks that another read brings.
 //! - Both pieces have locked the block, so nobody changes it meanwhile. Neighbours of a miss aren't
-//!   locked: a neighbour that anybody has asked to change since the read began is void, and a later
-//!   piece reads it by itself (canaries `stale-neighbour`, `joined-void`).
-//! - All that was being read while a flush of the origin failed is void, too (test:
+//!   locked. If a client has asked to change a neighbour since the read began, that neighbour is
+//!   void. A later piece reads it by itself (canaries `stale-neighbour`, `joined-void`).
+//! - All blocks that were being read while a flush of the origin failed are void, too (test:
 //!   `who_asks_after_a_failed_flush_shares_no_read_of_before`).
 //! - If a read fails, its own piece has the error. Pieces that waited read by themselves (test:
 //!   `who_waits_for_a_read_that_fails_reads_by_himself`).
-//! - A piece may wait for its own wide read, if there is a hole in what it misses. That is a miss
-//!   like any other, and no neighbour.
+//! - A piece may wait for its own wide read, if there is a hole in the range that it misses. Such a
+//!   block is a miss like any other, and no neighbour.
 
 use alloc::vec::Vec;
 
@@ -29,9 +30,10 @@ use crate::lane::Lane;
 use crate::organ::index::Flat;
 use crate::organ::under_way::{Reading, Waiting};
 
-/// Lets a piece wait for blocks at both ends of what it missed that reads under way bring;
-/// returns what is left between them, as its first block and the one behind it. Not past the
-/// cache: who looks for a fault there wants each request to go where it says.
+/// Lets a piece wait for blocks at both ends of its missed range that reads under way bring.
+/// Returns what is left between them: its first block, and the block behind its end. In passthrough
+/// mode no read is joined. A user who looks for a fault there wants each request to go to the
+/// origin.
 pub(crate) fn join(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) -> (u32, u32) {
     let (begin, end) = (lane.pieces[at].first, block + blocks);
     if cx.facts.origins[cx.facts.origin_of(begin)].mode == Mode::Passthrough {
@@ -40,7 +42,7 @@ pub(crate) fn join(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &mut
     let planted = cx.facts.planted(Canary::JoinedVoid);
     let read_of = |lane: &Lane, block: u32| lane.under_way.of(begin + block, planted);
     let to = (block..end).rev().find(|block| read_of(lane, *block).is_none()).map_or(block, |last| last + 1);
-    // The last of what is left is known to be.
+    // The last block that is left is not being read, so it isn't searched.
     let last = to.saturating_sub(1).max(block);
     let from = (block..last).find(|block| read_of(lane, *block).is_none()).unwrap_or(last.min(to));
     for block in (block..from).chain(to..end) {
@@ -52,7 +54,8 @@ pub(crate) fn join(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &mut
     (from, to)
 }
 
-/// What a piece waits for of its own wide read was asked for, and is no neighbour.
+/// Makes blocks void for which a piece waits of its own wide read. They were asked for, and are no
+/// neighbours.
 pub(crate) fn no_neighbours_of_its_own(lane: &Lane, read: &mut Reading, waiting: &[Waiting]) {
     let piece = read.piece();
     for it in waiting.iter().filter(|it| it.piece == piece) {
@@ -61,8 +64,8 @@ pub(crate) fn no_neighbours_of_its_own(lane: &Lane, read: &mut Reading, waiting:
     }
 }
 
-/// Copies what a read has brought for those who waited for it: its first block is block
-/// `buf_block` of that buffer.
+/// Copies blocks that a read has brought to the pieces that waited for them. The first block of the
+/// read is block `buf_block` of `buf`.
 pub(crate) fn share(lane: &Lane, read: &Reading, waiting: &[Waiting], buf: Buf, buf_block: u32, cx: &mut Cx<'_>) {
     for it in waiting {
         let piece = &lane.pieces[it.piece];
@@ -73,7 +76,8 @@ pub(crate) fn share(lane: &Lane, read: &Reading, waiting: &[Waiting], buf: Buf, 
     }
 }
 
-/// Those who waited go on: with what they were given, or by reading it themselves.
+/// Lets the pieces that waited go on: with the blocks that they were given, or by reading them
+/// themselves.
 pub(crate) fn go_on(lane: &mut Lane, read: &Reading, waiting: Vec<Waiting>, given: bool, cx: &mut Cx<'_>) {
     for Waiting { piece, at, blocks } in waiting {
         lane.pieces[piece].release();

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Write-zeroes: whole blocks of short ranges are written like data, of long ones on the origin;
-//! ragged ends always like data.
+//! Write-zeroes: whole blocks of short ranges are written like data. Whole blocks of long ranges
+//! are zeroed on the origin. Ragged ends are always written like data.
 //!
-//! The origin gives the space of long ranges back if the client allows that; outside writeback that
-//! of short ones, too. A block of zeroes in the cache is data like any other, and gets its place on
-//! the origin when it is destaged.
+//! If the client allows it, the origin gives the space of long ranges back. Outside writeback it
+//! also gives back the space of short ranges. A block of zeroes in the cache is data like any
+//! other. It gets its place on the origin when it is destaged.
 //!
 //! Whole blocks of zeroes all come from one buffer. A ragged end is completed from its old content,
-//! so it needs a block of its own; clients may ask for many at once without any payload that would
-//! bound them, so there is a bound here, and the others wait (test: `zeroes_have_a_bound`).
+//! so it needs a block of its own. Clients may ask for many such blocks at once, without any
+//! payload that would bound them. So there is a bound here, and further ragged ends wait (test:
+//! `zeroes_have_a_bound`).
 
 use crate::act::answer::part_done;
 use crate::act::request::split_whole;
@@ -40,7 +41,7 @@ pub(crate) fn write_zeroes(
     }
 }
 
-/// Goes on with those that waited.
+/// Goes on with the requests that waited for room for their ragged ends.
 pub(crate) fn zeroes_step(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     while let Some((at, zeroed)) = coordinator.zeroes.ragged.next() {
         write_zeroes_now(coordinator, at, zeroed, lanes, cx);
@@ -53,7 +54,7 @@ fn write_zeroes_now(coordinator: &mut Coordinator, at: usize, zeroed: Zeroed, la
     let end = range.lba + range.sectors;
     let (first_whole, end_whole) = (range.lba.next_multiple_of(BLOCK_SECTORS), end / BLOCK_SECTORS * BLOCK_SECTORS);
     if first_whole > end_whole {
-        // Inside of one block.
+        // The range lies inside one block.
         return write_ragged(coordinator, at, range, fua, lanes, cx);
     }
     if first_whole > range.lba {
@@ -80,7 +81,7 @@ fn write_zeroes_now(coordinator: &mut Coordinator, at: usize, zeroed: Zeroed, la
     }
 }
 
-/// A part of one block.
+/// Writes zeroes to a part of one block.
 fn write_ragged(coordinator: &mut Coordinator, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let buf = cx.alloc(1);
     cx.mem.zero(blocks_span(buf, 0, 1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The log of a lane: its segments, the heads of its streams, its open and sealed commits, and who
-//! waits for them.
+//! The log of a lane: its segments, the heads of its streams, its open and sealed commits, and
+//! their waiters.
 //!
 //! Invariant: a slot belongs to one segment, and a segment is free only when nothing in it is live
 //! (checked by `check`).
@@ -18,33 +18,34 @@ use crate::organ::segment::{Segment, SegmentState};
 use crate::organ::waiter::Waiter;
 use crate::policy::Zone;
 
-/// Commits of a lane at once, of so many lanes: those in flight, one for each stream, and one for
-/// "freed" entries alone.
+/// The most commits of a lane at once, where there are `lanes` lanes. These are the commits in
+/// flight, one for each stream, and one for "freed" entries alone.
 pub(crate) const fn commits_most(lanes: u32) -> usize {
     Depth::most(lanes) + STREAMS + 1
 }
 
-/// A rest of a segment smaller than this is not used: a header would take a quarter of it or more.
+/// The fewest slots at the end of a segment that are used. In fewer slots a header would take a
+/// quarter of them or more.
 pub(super) const USABLE_SLOTS_MIN: u32 = 4;
-/// Free segments that a crash needs: an opening gives each stream two in which nothing is live, and
-/// finds the streams' next ones, and these. Nothing may begin a segment with live blocks while
-/// there are fewer.
+/// Free segments that a crash needs. An opening gives each stream two segments in which nothing is
+/// live. It finds the streams' next segments, and these. No segment with live blocks may be begun
+/// while there are fewer.
 pub(super) const CRASH_SEGMENTS: usize = STREAMS;
 /// Free segments that only "freed" entries may use, so that reclaim can always go on: one more,
 /// which they may begin.
 pub(super) const META_SEGMENTS: usize = CRASH_SEGMENTS + 1;
-/// Free segments that clients' writes leave to dirty blocks that reclaim moves. With one reclaim
-/// gains as much as it moves, again and again, also where nothing can be destaged.
+/// Free segments that clients' writes leave to dirty blocks that reclaim moves. With one such
+/// segment reclaim gains as much as it moves, again and again, also where nothing can be destaged.
 pub(super) const MOVES_SEGMENTS: usize = 1;
 /// Free segments that promotion and survivors leave to writes; below the watermark of reclaim.
 pub(super) const WRITES_SEGMENTS: usize = META_SEGMENTS + MOVES_SEGMENTS + 1;
-/// "Cleaned" entries that may wait for a commit before one is written for them alone. While as many
-/// commits are in flight as may be, none is. Then commits are opened for half as many blocks, and
-/// take as many of these entries. A segment of 1 MiB holds 252 blocks in two such commits, as it
-/// does in one.
+/// "Cleaned" entries that may wait for a commit before a commit is written for them alone. No such
+/// commit is written while as many commits are in flight as may be. Then commits are opened for
+/// half as many blocks, and take as many of these entries. A segment of 1 MiB holds 252 blocks in
+/// two such commits, as it does in one.
 pub(super) const CLEANED_WAITING_MAX: usize = COMMIT_ENTRIES_MAX;
-/// Commits that may be written without a flush of the cache device, which bounds what replay
-/// has to verify.
+/// Commits that may be written without a flush of the cache device. This bounds how much replay has
+/// to verify.
 pub(super) const UNFLUSHED_COMMITS_MAX: u64 = 64;
 
 /// What a commit of the writes is for.
@@ -52,21 +53,21 @@ pub(super) const UNFLUSHED_COMMITS_MAX: u64 = 64;
 pub(crate) enum For {
     /// "Freed" entries.
     Freed,
-    /// Dirty blocks that are moved where nothing can be destaged: room comes of it, too.
+    /// Dirty blocks that are moved where nothing can be destaged: this makes room, too.
     Moves,
-    /// Blocks of a segment that is cleaned, and entries that somebody waits for.
+    /// Blocks of a segment that is cleaned, and entries that something waits for.
     Cleaning,
     /// Clients' blocks, which leave room for cleaning, and all else.
     Clients,
 }
 
 impl For {
-    /// How many free segments there must be for it; `full`: it takes one of them.
+    /// How many free segments a commit for this needs. `full`: the commit takes one of them.
     pub(super) const fn needs(self, full: bool) -> usize {
         match self {
             Self::Freed => full as usize,
-            // What is left of a segment it may have also where there are just as many as a crash
-            // needs: an opening may have left no more.
+            // Moves may use the rest of a segment also while there are just as many free segments
+            // as a crash needs. An opening may have left no more.
             Self::Moves if !full => CRASH_SEGMENTS,
             Self::Moves => META_SEGMENTS + 1,
             Self::Clients | Self::Cleaning => META_SEGMENTS + MOVES_SEGMENTS + full as usize,
@@ -230,12 +231,11 @@ impl Log {
     }
 
     /// Whether a stream takes a block now, in its open commit or in one that may be opened. `left`:
-    /// free segments that must be left beside those that it has to leave.
+    /// free segments that must be left beside those that the stream has to leave.
     pub(crate) fn takes(&self, stream: Stream, what_for: For, left: usize) -> bool {
         let tail = &self.tails[stream as usize];
         if let Some(open) = &tail.open {
-            // What was opened for what is moved, in the last segment that is kept for that, isn't
-            // for others.
+            // A commit in the last segment that is kept for moves isn't for other blocks.
             let is_kept = stream == Stream::Writes && self.free.len() < what_for.needs(false) + left;
             return !open.is_full() && !is_kept;
         }
@@ -244,7 +244,8 @@ impl Log {
         }
         let full = self.is_segment_full(stream);
         match stream {
-            // Also a segment that a commit took from the reserve is kept for its like.
+            // Also a segment that a commit took from the reserve is kept for commits of the same
+            // kind.
             Stream::Writes => self.free.len() >= what_for.needs(full) + left,
             _ if full && what_for == For::Cleaning => self.free.len() >= what_for.needs(full),
             Stream::Promoted | Stream::Survivors if full => self.free.len() > WRITES_SEGMENTS + left.min(1),
@@ -252,14 +253,14 @@ impl Log {
         }
     }
 
-    /// Whether a stream takes none because of the commits in flight, which will end.
+    /// Whether a stream takes no block because of the commits in flight, which will end.
     pub(crate) fn waits_for_commit(&self, stream: Stream) -> bool {
         let tail = &self.tails[stream as usize];
         let full = tail.open.as_ref().map_or_else(|| self.lacks_commits(For::Cleaning), Open::is_full);
         full && !self.sealed.is_empty()
     }
 
-    /// Whether a commit has no buffer. The last one is for "freed" entries.
+    /// Whether no buffer is left for a commit. The last one is for "freed" entries.
     fn lacks_commits(&self, what_for: For) -> bool {
         self.commits() + usize::from(what_for != For::Freed) >= self.commits_most
     }
@@ -274,7 +275,7 @@ impl Log {
         self.sealed.len() >= self.depth.get()
     }
 
-    /// Whether it takes no write at this moment because of the commits in flight.
+    /// Whether the log takes no write at this moment because of the commits in flight.
     pub(crate) fn saturated(&self) -> bool {
         self.is_deep() && self.has_full(Stream::Writes)
     }
@@ -289,26 +290,27 @@ impl Log {
         self.sealed.len() + self.tails.iter().filter(|tail| tail.open.is_some()).count()
     }
 
-    /// Blocks of each commit's buffer, however many it takes: of many sizes each would want chunks
-    /// of memory of its own.
+    /// Blocks of each commit's buffer, however many blocks the commit takes. With buffers of many
+    /// sizes each size would want chunks of memory of its own.
     pub(super) fn commit_blocks(&self) -> u32 {
         self.segment_slots.min(COMMIT_ENTRIES_MAX as u32 + 1)
     }
 
-    /// Whether reclaim may move dirty blocks: not into what is kept for clients' writes.
+    /// Whether reclaim may move dirty blocks. It may not move them into segments that are kept for
+    /// clients' writes.
     pub(crate) fn has_room_to_move(&self) -> bool {
         self.free.len() > WRITES_SEGMENTS
     }
 
-    /// Whether all that is live of a segment can be moved, if nothing else is written.
+    /// Whether all live blocks of a segment can be moved, if nothing else is written.
     pub(crate) fn has_room_to_clean(&self, segment: &Segment) -> bool {
-        // With a header for dirty blocks and one for a "freed" entry.
+        // Dirty blocks need a header, and so does a "freed" entry.
         let begins = |stream, slots: u32| usize::from(slots > 0 && slots + 2 > self.rest(stream));
         let (dirty, clean) = (segment.dirty, segment.live - segment.dirty);
         self.free.len() >= For::Cleaning.needs(false) + begins(Stream::Writes, dirty) + begins(Stream::Survivors, clean)
     }
 
-    /// Free segments with which as many may be cleaned at once.
+    /// The free segments with which `at_once` segments may be cleaned at once.
     pub(crate) const fn segments_to_clean(&self, at_once: usize) -> usize {
         For::Cleaning.needs(true) + at_once + 1
     }
@@ -320,22 +322,22 @@ impl Log {
         self.segment_slots - tail.open.as_ref().map_or(tail.used, filled)
     }
 
-    /// How many dirty blocks have room to be moved where clients' writes have none, with a header
-    /// for each at worst.
+    /// How many dirty blocks have room to be moved where clients' writes have none. At worst each
+    /// block needs a header.
     pub(crate) fn room_to_compact(&self) -> u32 {
         let rest = self.rest(Stream::Writes);
         let rest = if rest < USABLE_SLOTS_MIN { 0 } else { rest };
         let slots = match self.free.len() {
             free if free >= For::Moves.needs(true) => rest + self.segment_slots,
             free if free >= META_SEGMENTS => rest,
-            // And the "freed" entry of what is moved is to find room in the same segment.
+            // The "freed" entry of the moved blocks is to find room in the same segment.
             free if free >= For::Moves.needs(false) => rest.saturating_sub(USABLE_SLOTS_MIN),
             _ => 0,
         };
         slots / 2
     }
 
-    /// Memory of the segment table, and of what waits to be recorded as clean.
+    /// Memory of the segment table, and of the blocks that wait to be recorded as clean.
     pub(crate) fn bytes(&self) -> u64 {
         let cleaned = self.cleaned.capacity() * size_of::<(Flat, u32)>();
         (self.segments.len() * size_of::<Segment>() + cleaned) as u64
@@ -402,18 +404,19 @@ impl Log {
         self.notes.push_back(note);
     }
 
-    /// Remembers to record that a version is on the origin. Lost in a crash it does no harm.
+    /// Remembers to record that a version is on the origin. If a crash loses this note, that does
+    /// no harm.
     pub(crate) fn note_cleaned(&mut self, flat: Flat, slot: u32, now: Time) {
         self.cleaned.push_back((flat, slot));
         self.cleaned_since.get_or_insert(now);
     }
 
-    /// What is clean, while the log may still end before it says so.
+    /// Blocks that are clean, though the log may still end before it says so.
     pub(crate) fn cleaned_lately(&self) -> BTreeSet<Flat> {
         self.cleaned.iter().map(|it| it.0).chain(self.cleaned_sealed.iter().map(|it| it.1)).collect()
     }
 
-    /// Whether it may still end before the commit that a slot is in.
+    /// Whether the log may still end before the commit that a slot is in.
     pub(crate) fn lacks(&self, slot: u32) -> bool {
         self.last_seq_of([slot].into_iter()) > self.durable_seq || self.unsealed(slot)
     }
@@ -428,7 +431,7 @@ impl Log {
         open.into_iter().chain(self.cleaned_since).min().map(|since| since.plus_ns(age_max_ns))
     }
 
-    /// A flush of the cache device begins: it makes durable what is written.
+    /// A flush of the cache device begins: it makes the written commits durable.
     pub(crate) const fn flush_begins(&mut self) {
         self.flushing_seq = self.written_seq;
     }

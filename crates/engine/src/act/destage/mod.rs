@@ -3,12 +3,13 @@
 //!
 //! - `order` says which dirty block is next, and `rate` how many runs may be in flight.
 //! - `run` carries out one run within its lane.
-//! - `batches` has the runs of an origin, and when they are flushed. `refusals` has when an origin
-//!   that refuses is tried again.
+//! - `batches` keeps the runs of an origin and decides when they are flushed.
+//! - `refusals` decides when an origin that refuses is tried again.
 //! - `schedule` is the coordinator's part that brings them together.
 //!
-//! Invariant 4: a block stays dirty until its origin write and the origin's flush after it have
-//! completed, and it hasn't been rewritten meanwhile (test: `dirty_until_durable`).
+//! Invariant 4: a block stays dirty until two things have completed: its origin write, and the
+//! origin's flush after that write. If the block was rewritten meanwhile, it stays dirty too (test:
+//! `dirty_until_durable`).
 
 pub(crate) mod batches;
 pub mod order;

@@ -2,8 +2,8 @@
 //! How fast destage may go: a pure function of what can be seen.
 //!
 //! Destage goes in batches: some runs, then a flush of the origin. While a disk flushes it serves
-//! nobody else. So a batch bounds how long a client's I/O waits for destage. The pause after a
-//! batch bounds how much of the disk's time destage has.
+//! no other I/O. So the length of a batch bounds how long a client's I/O waits for destage. The
+//! pause after a batch bounds destage's share of the disk's time.
 
 use crate::organ::room::SOFT_PERCENT;
 
@@ -14,15 +14,15 @@ pub(crate) struct View {
     pub(crate) limit: u64,
     /// No request in flight, and none for a while.
     pub(crate) idle: bool,
-    /// Somebody waits: drain, stop of writeback, reclaim, a direct write.
+    /// Something waits for destage: a drain, the end of writeback, reclaim, or a direct write.
     pub(crate) urgent: bool,
     /// The oldest dirty block is near its greatest age.
     pub(crate) aged: bool,
-    /// Reclaim would rather give up what is dirty still.
+    /// Reclaim would rather give up blocks that are still dirty.
     pub(crate) behind: bool,
     /// Clients read from or write to an origin directly now, or did a moment ago.
     pub(crate) clients: bool,
-    /// For how long they haven't.
+    /// For how long clients haven't read from or written to an origin directly.
     pub(crate) quiet_ns: u64,
     /// Clients read from the cache device now, or did a moment ago, and come first (see `readers`).
     pub(crate) readers: bool,
@@ -31,55 +31,60 @@ pub(crate) struct View {
 /// How fast destage may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// How long a batch may take, its flush included, but not what that is put off.
+    /// How long a batch may take, its flush included. Time by which the flush is put off doesn't
+    /// count.
     pub(crate) batch_ns: u64,
-    /// The pause after it, in thousandths of the time that it took.
+    /// The pause after a batch, in thousandths of the time that the batch took.
     pub(crate) pause_permille: u64,
-    /// Everything is to go, also what is often rewritten.
+    /// All dirty blocks are to be destaged, also blocks that are often rewritten.
     pub(crate) hurry: bool,
-    /// Destage pauses for clients that read the cache device. It needn't in their gaps, nor for
-    /// what their reads have earned (see `readers`).
+    /// Destage pauses for clients that read the cache device. It doesn't pause in gaps between
+    /// reads, nor for the time that reads have earned it (see `readers`).
     pub(crate) patient: bool,
-    /// Somebody waits for room, or soon will: the flush isn't put off.
+    /// A client waits for room, or soon will: the flush isn't put off.
     pub(crate) pressed: bool,
 }
 
-/// I/Os of destage in flight: enough for a disk to choose from (NCQ has 32 places; runs are long).
+/// I/Os of destage in flight. A disk can choose among that many (NCQ has 32 places, and runs are
+/// long).
 pub(crate) const RUNS_MAX: u32 = 16;
-/// Below this part of the limit destage waits for idle moments: what is written again meanwhile is
-/// written to the origin once.
+/// Below this part of the limit destage waits for idle moments. A block that is rewritten meanwhile
+/// is written to the origin once.
 pub(super) const BACKGROUND_PERCENT: u64 = 30;
-/// Up to here clients come first.
+/// Up to this part of the limit clients come first.
 const CALM_PERCENT: u64 = 50;
-/// From here on destage gets more and more of the disk's time however much clients ask of it.
+/// From this part of the limit on, destage's share of the disk's time grows, however much clients
+/// ask of the disk.
 pub(super) const PRESSED_PERCENT: u64 = 75;
-/// At full speed: the flush, in which a disk has nothing to choose from at its end, is paid four
-/// times a second.
+/// The length of a batch at full speed: a flush happens four times a second. At the end of a flush
+/// a disk has no I/Os to choose from.
 const FULL_BATCH_NS: u64 = 250_000_000;
-/// Where no client has been at the origin for a while, a batch takes a quarter of that while at
-/// most: the next client waits for the batch. (A trace of postmark, caches of 256 MiB and 1 GiB
-/// before a model disk: reads take 4.9 and 4.3 ms in the mean. They take 11.5 and 10.6 where each
-/// batch is as long as at full speed.)
+/// If no client has used the origin for a while, a batch takes at most a quarter of that while. The
+/// next client has to wait for the batch. (A trace of postmark, caches of 256 MiB and 1 GiB before
+/// a model disk: reads take 4.9 and 4.3 ms in the mean. They take 11.5 and 10.6 ms where each batch
+/// is as long as at full speed.)
 const QUIET_PER_BATCH: u64 = 4;
-/// Beside clients at the origin: two or three of a disk's random reads.
+/// The length of a batch beside clients at the origin: two or three random reads of a disk.
 const BESIDE_BATCH_NS: u64 = 25_000_000;
-/// The part of the disk's time, in thousandths, that destage has beside clients. In the background
-/// it is very little: fewer than one in a hundred reads of a single reader meets a batch. So their
-/// 99th percentile stays what it was ...
+/// The part of the disk's time, in thousandths, that destage has beside clients in the background.
+/// It is very small: fewer than one in a hundred reads of a single reader meets a batch. So their
+/// 99th percentile stays what it was.
 const BACKGROUND_PERMILLE: u64 = 10;
-/// ... and when it is pressed, or data gets old.
+/// The part of the disk's time, in thousandths, that destage has when it is pressed, or data gets
+/// old.
 const PRESSED_PERMILLE: u64 = 200;
-/// The part of the disk's time where reclaim waits. Dirty blocks and the holes between them take
-/// the place of what would be hits, and each hit fewer is a read of the disk more. Batches are
-/// short all the same. (1.2 million blocks asked for, one in five written, on a cache of an eighth
-/// of the data, 16 in flight: 512 a second with this, 441 with 200, 449 with 500, 507 with 1,000.)
+/// The part of the disk's time, in thousandths, that destage has while reclaim waits. Dirty blocks
+/// and the holes between them take the place of blocks that would be hits. Each hit less is one
+/// more read of the disk. Batches are short all the same. (512 requests a second with 800, 441 with
+/// 200, 449 with 500, 507 with 1,000. The load: 1.2 million blocks asked for, one in five written,
+/// a cache of an eighth of the data, 16 in flight.)
 const BEHIND_PERMILLE: u64 = 800;
-/// Old data beside clients that read the cache device: long runs then cost them a thirtieth of an
-/// SSD's cable.
+/// The part of the disk's time, in thousandths, that destage of old data has beside clients that
+/// read the cache device. Long runs then cost these clients a thirtieth of an SSD's cable.
 const PATIENT_PERMILLE: u64 = 100;
 
-/// The part of the disk's time, in thousandths, that destage has beside clients: piecewise linear
-/// in what is dirty, up to all at the limit.
+/// The part of the disk's time, in thousandths, that destage has beside clients. It is piecewise
+/// linear in the number of dirty blocks, and is the whole time at the limit.
 fn share_permille(view: View) -> u64 {
     let percent = |percent: u64| view.limit * percent / 100;
     let between = |from: (u64, u64), to: (u64, u64)| {
@@ -97,17 +102,18 @@ fn share_permille(view: View) -> u64 {
 
 /// How fast destage may go; `None`: not at all.
 pub(crate) fn pace(view: View) -> Option<Pace> {
-    // Beyond the limit: it was lowered.
+    // More than the limit can be dirty after the limit was lowered.
     let hurry = view.urgent || view.idle || view.aged || view.dirty > view.limit;
     let (dirty, limit) = (view.dirty * 100, view.limit);
-    // (Never: a trace of a database writes 68 ms at the 99th percentile before a cache of 64 MiB
-    // instead of 0.2. From 75 % on: reads of postmark take 5.2 ms instead of 4.4, with 256 MiB.)
+    // (If destage was never pressed, a database's trace would write 68 ms at the 99th percentile,
+    // instead of 0.2. Its cache has 64 MiB. If destage was pressed from 75 % on, reads of postmark
+    // would take 5.2 ms instead of 4.4, with 256 MiB.)
     let pressed = view.urgent || view.behind || dirty >= limit * SOFT_PERCENT;
     let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry, patient: false, pressed };
     let over = share_permille(view).saturating_sub(PRESSED_PERMILLE);
     let beside_ns = BESIDE_BATCH_NS + (FULL_BATCH_NS - BESIDE_BATCH_NS) * over / (1000 - PRESSED_PERMILLE);
     let alone = Pace { batch_ns: (view.quiet_ns / QUIET_PER_BATCH).clamp(beside_ns, FULL_BATCH_NS), ..full };
-    // Only age presses, and it presses less than who waits.
+    // Only age presses. Age presses less than a client that waits.
     let patient = view.aged && !view.behind && view.readers && !view.clients && view.dirty <= limit;
     if view.dirty == 0 {
         None
@@ -165,7 +171,7 @@ mod tests {
         assert_eq!(pace(View { quiet_ns: 0, ..idle }).unwrap().pause_permille, 0);
     }
 
-    /// The more is dirty, the longer the batches and the shorter the pauses, without a step.
+    /// With more dirty blocks batches get longer and pauses shorter, without a step.
     #[test]
     fn pressure_never_lowers_the_rate() {
         let mut last: Option<Pace> = None;
@@ -173,7 +179,7 @@ mod tests {
             let now = pace(View { dirty, clients: true, ..CALM }).unwrap();
             if let Some(last) = last {
                 assert!(now.batch_ns >= last.batch_ns && now.pause_permille <= last.pause_permille, "at {dirty}");
-                // In the share of the time, not in the pause: that is its inverse.
+                // The share of the time is compared, not the pause, which is its inverse.
                 let share = |pace: Pace| 1_000_000 / (1000 + pace.pause_permille);
                 assert!(share(now) - share(last) <= 6, "a step at {dirty}");
             }

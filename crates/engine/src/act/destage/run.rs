@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A run of dirty blocks: gathered from RAM or the cache device, verified, written to the origin,
-//! and clean after the origin's flush.
+//! A run of dirty blocks. It is gathered from RAM or the cache device, verified, and written to the
+//! origin. After the origin's flush its blocks are clean.
 //!
 //! A small gap between dirty blocks is bridged with the clean blocks in it, if all of them are
-//! cached: one longer I/O instead of two. A clean block has its origin's content. A direct write
-//! that changes that takes the block out of the index before, and waits for runs over it
-//! (`direct`). So writing a clean block once more changes nothing. Only what clients wrote since
-//! the opening is written again. What was cached before may be stale, if the origin was changed
-//! behind our back and nobody noticed. That must not become the origin's.
+//! cached. That is one longer I/O instead of two. A clean block has its origin's content. A direct
+//! write that changes that content takes the block out of the index before, and waits for runs over
+//! it (`direct`). So writing a clean block once more changes nothing.
 //!
-//! A run that the origin refuses is broken in two, until what is refused is alone
+//! Only blocks that clients wrote since the opening are written again. A block that was cached
+//! before may be stale, if the origin was changed behind our back and nobody noticed. Stale content
+//! must not get to the origin.
+//!
+//! A run that the origin refuses is broken in two, until the refused block is alone
 //! (`one_block_that_is_refused_keeps_no_others_dirty`).
 
 use alloc::vec::Vec;
@@ -52,19 +54,19 @@ pub(crate) fn run_end(lane: &Lane, flat: Flat) -> Option<Flat> {
     (end > flat.0).then_some(Flat(end))
 }
 
-/// The version of a block that can be destaged now, or, if it is clean, bridged.
+/// The version of a block that can be destaged now, or, if the block is clean, bridged.
 fn destageable(lane: &Lane, flat: Flat, dirty: bool, cx: &Cx<'_>) -> Option<(u32, u32)> {
     let found = lane.store.get(flat).filter(|found| found.dirty == dirty)?;
     // After a failure of the cache device nothing is changed in place any more.
     let sealed = cx.cache_failed() || !lane.log.unsealed(found.slot);
-    // Replay counts all that it finds as main.
+    // Replay counts all blocks that it finds as blocks of the main zone.
     let sealed = sealed && (dirty || lane.log.zone_of(found.slot) == Zone::Writes);
     let free = sealed && !lane.trouble.is_lost(flat) && run_end(lane, flat).is_none();
     free.then_some((found.slot, found.checksum))
 }
 
-/// The clean blocks of the gap at `at`, if all are cached and what is behind it can be in the
-/// same run.
+/// The clean blocks of the gap at `at`, if all are cached and the dirty block behind the gap can be
+/// in the same run.
 fn bridge(lane: &Lane, at: Flat, end: Flat, room: u64, cx: &Cx<'_>) -> Option<Vec<(u32, u32)>> {
     let gap = lane.store.next_dirty(at).filter(|next| *next < end)?.0 - at.0;
     if gap == 0 || gap > GAP_BLOCKS_MAX || gap >= room || cx.cache_failed() {
@@ -78,8 +80,8 @@ fn bridge(lane: &Lane, at: Flat, end: Flat, room: u64, cx: &Cx<'_>) -> Option<Ve
     (at.0..behind.0).map(|flat| destageable(lane, Flat(flat), false, cx)).collect()
 }
 
-/// Starts a run at a block, as long as the blocks after it are dirty too, or can be bridged, up
-/// to `end`. Returns its length; 0 if that block can't be destaged now.
+/// Starts a run at a block. The run goes on as long as the next blocks are dirty too, or can be
+/// bridged, up to `end`. Returns its length; 0 if that block can't be destaged now.
 pub(crate) fn start_run(lane: &mut Lane, first: Flat, end: Flat, cx: &mut Cx<'_>) -> u32 {
     let mut versions = Vec::new();
     let mut at = first;
@@ -105,11 +107,12 @@ pub(crate) fn start_run(lane: &mut Lane, first: Flat, end: Flat, cx: &mut Cx<'_>
     if blocks == 0 {
         return 0;
     }
-    // As large as any: of many sizes each would want chunks of memory of its own.
+    // Every run has a buffer of the same size. With many sizes each size would want chunks of
+    // memory of its own.
     let buf = cx.alloc(RUN_BLOCKS_MAX);
     lane.run_ranges.insert(first, blocks);
     for &(slot, _) in &versions {
-        // Until the blocks are clean: the slot must keep meaning this version.
+        // The slot must keep meaning this version until the block is clean.
         lane.log.pin(slot);
     }
     let device = holder(lane, first, cx);
@@ -189,7 +192,7 @@ fn run_gathered(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
         let (slot, expected) = lane.runs[run].versions[nth as usize];
         if lane.store.kept(cx.facts.checksum(cx.mem, flat, blocks_span(buf, nth, 1))) != expected {
             sound = false;
-            // `Err`: the lead is tried once more, by a run of it alone.
+            // After an `Err` the lead is tried once more, by a run of that block alone.
             let finding = try_other(lane, flat, slot, device, Ok(()), cx);
             if finding.result() == Some(Ok(())) {
                 damaged(lane, flat, slot, finding, cx);
@@ -250,7 +253,7 @@ pub(crate) fn run_write_done(lane: &mut Lane, run: usize, result: Result<(), Dev
     cx.delta.tell(Up::RunWritten { lane: lane.id, run, origin, blocks });
 }
 
-/// The origin may refuse a clean block that was only bridged: the dirty ones are tried without
+/// The origin may refuse a clean block that was only bridged. The dirty blocks are tried without
 /// it.
 fn go_alone_if_bridged(lane: &mut Lane, run: usize) {
     let Run { first, versions, .. } = &lane.runs[run];
@@ -262,8 +265,9 @@ fn go_alone_if_bridged(lane: &mut Lane, run: usize) {
 }
 
 /// Breaks a run in two: the origin may refuse one block of many. Each half is tried by itself the
-/// next time. But the halves of a half aren't, before the other half is on the origin. Where all is
-/// refused, as on a thin volume that is full, there would come to be a run for each block.
+/// next time. But a half isn't broken again before the other half is on the origin. An origin may
+/// refuse everything, as a thin volume does that is full. Otherwise there would come to be a run
+/// for each block.
 fn break_in_two(lane: &mut Lane, run: usize) {
     let Run { first, versions, .. } = &lane.runs[run];
     let (blocks, end) = (versions.len() as u64, Flat(first.0 + versions.len() as u64));
@@ -277,8 +281,8 @@ fn is_dirty(lane: &Lane, flat: Flat) -> bool {
     lane.store.is_dirty(flat)
 }
 
-/// The origin has taken these blocks: runs end no more where they were broken, but beside one
-/// that is dirty still.
+/// The origin has taken these blocks: runs no longer end where they were broken, except beside a
+/// block that is still dirty.
 fn forget_breaks(lane: &mut Lane, first: Flat, end: Flat) {
     let from = if first.0 > 0 && is_dirty(lane, Flat(first.0 - 1)) { first.next() } else { first };
     let to = if is_dirty(lane, end) { end } else { end.next() };
@@ -288,8 +292,8 @@ fn forget_breaks(lane: &mut Lane, first: Flat, end: Flat) {
 /// The origin's flush after the run's write is over.
 pub(crate) fn run_flushed(lane: &mut Lane, run: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
     let origin = cx.facts.origin_of(lane.runs[run].first);
-    // Another flush may have failed since its write began, and the origin have dropped that
-    // write (ADR 0022).
+    // Another flush may have failed since the run's write began, and the origin may have dropped
+    // that write (ADR 0022).
     let doubtful = lane.runs[run].failed_flushes != cx.delta.origins[origin].flush.failures();
     let result = if doubtful { result.and(Err(DeviceError::Io)) } else { result };
     if let Err(error) = result {
@@ -301,7 +305,8 @@ pub(crate) fn run_flushed(lane: &mut Lane, run: usize, result: Result<(), Device
     let end = Flat(first.0 + versions.len() as u64);
     let mut cleaned = 0;
     for (flat, (slot, _)) in (first.0..).map(Flat).zip(versions) {
-        // Only if it hasn't been rewritten: a newer version is in another slot.
+        // Only a block that hasn't been rewritten becomes clean: a newer version is in another
+        // slot.
         let unlooked = cx.facts.planted(Canary::CleanWithoutLook);
         let found = lane.store.get(flat).filter(|found| found.dirty && (found.slot == slot || unlooked));
         if let Some(Found { slot, .. }) = found {
@@ -315,8 +320,7 @@ pub(crate) fn run_flushed(lane: &mut Lane, run: usize, result: Result<(), Device
     resume_awaiting_clean(lane, cx);
 }
 
-/// The run comes to nothing, because of this error of its origin if there is one; its blocks
-/// stay dirty.
+/// Gives up a run; its blocks stay dirty. `failed` is the error of its origin, if there is one.
 fn drop_run(lane: &mut Lane, run: usize, failed: Option<DeviceError>, cx: &mut Cx<'_>) {
     if lane.runs[run].buf.is_some() {
         let origin = cx.facts.origin_of(lane.runs[run].first);
@@ -325,16 +329,17 @@ fn drop_run(lane: &mut Lane, run: usize, failed: Option<DeviceError>, cx: &mut C
     let (first, versions) = end_run(lane, run, cx);
     let end = Flat(first.0 + versions.len() as u64);
     if let Some(error) = failed {
-        // Those who wait for blocks that can't be read or written now must not wait forever.
+        // Pieces that wait for blocks that can't be read or written now must not wait for ever.
         fail_awaiting_clean(lane, first, end, error, cx);
         give_back(lane, versions.iter().map(|version| version.0).filter(|slot| *slot != NO_SLOT));
     }
     resume_awaiting_clean(lane, cx);
 }
 
-/// Lets go of a segment that is to be free, and that all blocks have left. Runs that have read
-/// theirs needn't hold the segment until their origin has them, which may answer nothing for long.
-/// Such a version is nowhere any more, and nothing is taken for it.
+/// Lets go of a segment that is to become free, and that all blocks have left. The origin may give
+/// no answer for long. So runs that have read their blocks needn't hold the segment until the
+/// origin has them. Such a version is nowhere in the log any more, and nothing else is taken for
+/// it.
 pub(crate) fn let_go_of(lane: &mut Lane, segment: u32) {
     let segment_slots = lane.log.segment_slots();
     if lane.log.segment(segment).pins == 0 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Room for segments that are cleaned: clients leave some, and survivors wait for it.
+//! Room for segments that are cleaned: clients leave some room, and survivors wait for it.
 //!
-//! What the policy copies forward is dropped where the log takes no more at that moment: room is
-//! needed at once then. Cleaning is to cost no block its place. So its survivors wait for a commit
-//! in flight to end, or for a segment to become free. As many segments are cleaned at once as have
-//! room.
+//! Blocks that the policy copies forward are dropped if the log takes no more at that moment,
+//! because room is needed at once. But cleaning must not cost a block its place. So survivors of
+//! cleaning wait until a commit in flight ends, or a segment becomes free. As many segments are
+//! cleaned at once as have room.
 
 use super::state::Victim;
 use crate::act::commit::log::For;
@@ -38,9 +38,9 @@ fn segment_comes(lane: &Lane) -> bool {
     lane.reclaim.freeing.len() > lane.reclaim.pinned.len()
 }
 
-/// Free segments that clients leave to cleaning: for each segment that is cleaned, and two
-/// more, as dirty blocks and "freed" entries begin segments of their own. None while that may
-/// wait for an origin that answers nothing.
+/// Free segments that clients leave to cleaning: one for each segment that is cleaned, and two
+/// more. Dirty blocks and "freed" entries begin segments of their own. No segment is left while
+/// cleaning may wait for an origin that doesn't answer.
 pub(crate) fn left_to_cleaning(lane: &Lane, cx: &Cx<'_>) -> usize {
     match lane.reclaim.victims.values().filter(|victim| victim.cleaned).count() {
         _ if cx.facts.away || has_trouble(lane, cx) => 0,
@@ -50,13 +50,13 @@ pub(crate) fn left_to_cleaning(lane: &Lane, cx: &Cx<'_>) -> usize {
     }
 }
 
-/// Segments whose blocks are on their way.
+/// The number of segments whose blocks are being moved.
 fn moving(lane: &Lane) -> usize {
     lane.reclaim.victims.values().filter(|victim| victim.cleaned && victim.known && victim.pending > 0).count()
 }
 
-/// Whether this victim waits for others to be clean: each may take as much room as it will give
-/// back.
+/// Whether this victim waits for others to be cleaned. Each victim may take as much room as it will
+/// give back.
 pub(crate) fn waits_to_clean(lane: &Lane, segment: u32, victim: &Victim) -> bool {
     let (moving, free) = (moving(lane), lane.log.free_segments());
     let waits = match moving {
@@ -66,8 +66,8 @@ pub(crate) fn waits_to_clean(lane: &Lane, segment: u32, victim: &Victim) -> bool
     victim.cleaned && !victim.chosen && waits
 }
 
-/// Parks a victim that has to wait for others. Where it can't be moved at all, what is live is
-/// the policy's to judge.
+/// Parks a victim that has to wait for others. If its blocks can't be moved at all, the policy
+/// judges its live blocks.
 pub(crate) fn is_parked_to_clean(lane: &mut Lane, segment: u32) -> bool {
     let Some(victim) = lane.reclaim.victims.get(&segment).filter(|victim| victim.cleaned && !victim.chosen) else {
         return false;
@@ -81,7 +81,7 @@ pub(crate) fn is_parked_to_clean(lane: &mut Lane, segment: u32) -> bool {
     parked
 }
 
-/// Goes on with those that waited.
+/// Goes on with the survivors that waited for room.
 pub(crate) fn resume_held(lane: &mut Lane, cx: &mut Cx<'_>) {
     if lane.reclaim.held.is_empty() || !has_room_for_survivor(lane) && room_comes(lane) {
         return;
@@ -91,7 +91,8 @@ pub(crate) fn resume_held(lane: &mut Lane, cx: &mut Cx<'_>) {
     }
 }
 
-/// Nothing is moved any more: their blocks stay where they are.
+/// Lets go of the survivors that wait. No block is moved any more: their blocks stay where they
+/// are.
 pub(crate) fn let_go_of_held(lane: &mut Lane, cx: &mut Cx<'_>) {
     for (survivor, buf) in core::mem::take(&mut lane.reclaim.held) {
         lane.reclaim.reading -= 1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Victims that can't become free: what they hold is lost, or the origin refuses it.
+//! Victims that can't become free: their blocks are lost, or the origin refuses them.
 //!
-//! There are but a few victims at once, so one that waits for ever must not keep its place (tests:
-//! `reclaim_goes_on_beside_what_is_refused`, and torture, where blocks are lost).
+//! There are only a few victims at once. So a victim that waits for ever must not keep its place
+//! (tests: `reclaim_goes_on_beside_what_is_refused`, and torture, where blocks are lost).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -13,14 +13,14 @@ use crate::fact::types::{SegmentId, Time};
 use crate::lane::Lane;
 use crate::organ::segment::SegmentState;
 
-/// Victims in which only lost blocks are left: they wait until those are written anew, and must
-/// not keep the others from being reclaimed.
+/// Counts victims in which only lost blocks are left. They wait until those blocks are written
+/// anew, and must not keep others from being reclaimed.
 pub(crate) fn stuck_victims(lane: &Lane, cx: &Cx<'_>) -> usize {
     if cx.delta.lost() == 0 {
         return 0;
     }
-    // One whose headers are being read counts as any other: many at once would be more reads
-    // than there are buffers for.
+    // A victim whose headers are being read counts as any other. Many at once would need more
+    // buffers than there are.
     let stuck = |id: &&u32| lane.reclaim.victims.get(id).is_some_and(|victim| victim.pending == 0);
     held_by_lost(lane).iter().filter(stuck).count()
 }
@@ -36,8 +36,9 @@ fn held_by_lost(lane: &Lane) -> Vec<u32> {
     lost_in.into_keys().collect()
 }
 
-/// Whether there will be no room until lost blocks are written anew: every segment that is
-/// not free or open holds one, and nothing is on its way that could change that.
+/// Whether there will be no room until lost blocks are written anew. Then every segment that is
+/// neither free nor open holds only lost dirty blocks, and nothing is under way that could change
+/// that.
 pub(crate) fn full_of_lost(lane: &Lane, cx: &Cx<'_>) -> bool {
     if cx.delta.lost() == 0 || !lane.runs.is_empty() {
         return false;
@@ -50,14 +51,14 @@ pub(crate) fn full_of_lost(lane: &Lane, cx: &Cx<'_>) -> bool {
     })
 }
 
-/// Victims that wait for destage while it can't be relied on.
+/// Counts victims that wait for destage while an origin is away.
 pub(crate) fn waiting_victims(lane: &Lane, cx: &Cx<'_>) -> usize {
     if cx.facts.away { lane.reclaim.victims.values().filter(|victim| victim.waits.is_some()).count() } else { 0 }
 }
 
-/// The origin has refused what is in these slots. Those of them that are in victims needn't be
-/// tried before all others any more, and their segments come up again when the policy has
-/// offered all others: those may hold what the origin takes.
+/// Gives back victims, because the origin has refused the blocks in these slots. These blocks
+/// needn't be tried before all others any more. Their segments come up again when the policy has
+/// offered all others. Those may hold blocks that the origin takes.
 pub(crate) fn give_back(lane: &mut Lane, slots: impl Iterator<Item = u32>) {
     let segment_slots = lane.log.segment_slots();
     for slot in slots {
@@ -69,7 +70,7 @@ pub(crate) fn give_back(lane: &mut Lane, slots: impl Iterator<Item = u32>) {
     }
 }
 
-/// Gives back victims of which for long nothing has become clean: their origin gives no word.
+/// Gives back victims of which no block has become clean for long: their origin gives no answer.
 pub(crate) fn give_back_waiting(lane: &mut Lane, now: Time) {
     let mut given_back = Vec::new();
     for (&id, victim) in &mut lane.reclaim.victims {
@@ -90,7 +91,8 @@ pub(crate) fn give_back_victim(lane: &mut Lane, id: u32) {
     let Some(victim) = lane.reclaim.victims.remove(&id) else { return };
     lane.reclaim.compacting = lane.reclaim.compacting.filter(|compacting| *compacting != id);
     for (flat, _) in victim.blocks {
-        // Others may be in a hurry, too: who replaces it, or has one sound copy only.
+        // A block may be urgent for another reason: a client replaces it, or only one of its copies
+        // is sound.
         if lane.trouble.is_urgent(flat) && !lane.is_changing(flat) {
             lane.trouble.calm(flat);
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading the log: how much at once, and what is behind its end.
 //!
-//! The log ends where the next header is not. If a later one is there, and says that the missing
-//! one was durable, then it is no end but damage (test:
-//! `a_rotten_header_is_not_the_end_of_the_log`). The same if there are commits of a later opening:
-//! its checkpoint, written before them, has decayed since.
+//! The log ends where the next header is missing. If there is a later header that says that the
+//! missing commit was durable, then this is no end but damage (test:
+//! `a_rotten_header_is_not_the_end_of_the_log`). Commits of a later opening prove damage, too. That
+//! opening's checkpoint was written before them, and has decayed since.
 
 use super::COMMIT_BLOCKS_MAX;
 use super::state::{Recovery, RecoveryPhase, Slots};
@@ -13,8 +13,9 @@ use crate::fact::open_error::OpenError;
 use crate::format::{CommitHeader, NO_SLOT, STREAMS};
 use crate::lane::Lane;
 
-/// Commits of up to so many data blocks are read many at a time: 64 blocks cost a device little
-/// more than one, and a log of small commits is as many times shorter to replay.
+/// Commits with at most this many data blocks are read many at a time. Reading 64 blocks costs a
+/// device little more than reading one. Replay of a log of small commits needs fewer reads in the
+/// same proportion.
 const SMALL_COMMIT_BLOCKS: u32 = 31;
 const WINDOW_BLOCKS: u32 = 64;
 
@@ -27,7 +28,8 @@ impl Recovery {
         (lane.offset_of(slot, cx), blocks)
     }
 
-    /// What to read next in search of commits behind the end; when all is read, judges.
+    /// Returns what to read next in the search for commits behind the end. When all is read,
+    /// judges.
     pub(crate) fn look_ahead(&mut self, lane: &mut Lane, cx: &mut Cx<'_>) -> Result<Option<(u64, u32)>, OpenError> {
         self.phase = RecoveryPhase::Ahead;
         let slots = lane.log.segment_slots();
@@ -43,8 +45,8 @@ impl Recovery {
                 }
             }
             if self.head_lost {
-                // Was it torn by a crash, or has it decayed? An opening begins its log in segments
-                // that were free, which may be any.
+                // A crash may have torn the head, or the head has decayed. An opening begins its
+                // log in segments that were free, and these may be any.
                 let segments = lane.log.segments().len() as u32;
                 self.ahead.ranges.extend((0..segments).map(|segment| (segment * slots, 1)));
             }

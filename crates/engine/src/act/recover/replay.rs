@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What replay does to the index, commit by commit.
 //!
-//! A freed segment takes all its blocks with it. The index can't be asked which those are, and a
-//! table of every slot's block would cost as much memory as the index; so they stay for the time
-//! being, and a walk over the index takes out those of many segments at once. Until then a segment
-//! that was freed and written anew has a table of what is new in it.
+//! When a segment is freed its blocks leave the index. The index can't say which blocks those are.
+//! A table of every slot's block would cost as much memory as the index. So the blocks stay for the
+//! time being. A walk over the index takes out the blocks of many freed segments at once. Until
+//! then a segment that was freed and written anew has a table of the new blocks in it.
 
 use alloc::vec::Vec;
 
@@ -15,9 +15,9 @@ use crate::format::{CommitHeader, Entry};
 use crate::lane::Lane;
 use crate::organ::index::{Flat, Found};
 
-/// The part of the segments that may be freed before the index is walked: the tables then take less
-/// than half a byte per block of the cache, and a walk is due four times at most in replay of a
-/// quarter.
+/// When more than one in this many segments is freed, the index is walked. So the tables take less
+/// than half a byte per block of the cache. In replay of a quarter of the log a walk happens at
+/// most four times.
 const WALK_PART: usize = 16;
 
 impl Recovery {
@@ -35,8 +35,7 @@ impl Recovery {
         for (at, entry) in header.placed(slot) {
             match *entry {
                 Entry::Dead => {}
-                // Only the lead has the data of clean blocks, and what it has there is torn, or
-                // older.
+                // Only the lead has the data of clean blocks. Its data is torn here, or older.
                 Entry::Clean { key, .. } if self.member != cx.delta.members.lead => {
                     let Some(flat) = cx.facts.flat(key) else { continue };
                     lane.unmap(flat, cx);
@@ -62,7 +61,7 @@ impl Recovery {
                 }
                 Entry::Freed { segment } => {
                     self.freed.0.insert(segment, None);
-                    // What is written there next may be clean blocks, which the lead alone has.
+                    // The next blocks there may be clean, and the lead alone has clean blocks.
                     lane.log.freed_found(segment);
                     if self.freed.0.len() > lane.log.segments().len() / WALK_PART {
                         self.forget_freed(lane, cx);
@@ -85,7 +84,7 @@ fn unmap_range(lane: &mut Lane, first: Flat, blocks: u32, cx: &mut Cx<'_>) {
 }
 
 impl Recovery {
-    /// Takes out of the index what may not be durable on its origin.
+    /// Takes blocks out of the index that may not be durable on their origin.
     pub(crate) fn forget_unproven(&mut self, lane: &mut Lane, cx: &mut Cx<'_>) {
         for (key, slot) in core::mem::take(&mut self.unproven).at_end() {
             let Some(flat) = cx.facts.flat(key) else { continue };
@@ -95,7 +94,7 @@ impl Recovery {
         }
     }
 
-    /// Takes out of the index what was in freed segments.
+    /// Takes blocks out of the index that were in freed segments.
     pub(crate) fn forget_freed(&mut self, lane: &mut Lane, cx: &mut Cx<'_>) {
         let freed = core::mem::take(&mut self.freed.0);
         if freed.is_empty() {

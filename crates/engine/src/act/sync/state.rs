@@ -6,17 +6,17 @@ use alloc::vec::Vec;
 use crate::fact::types::Time;
 use crate::organ::index::Flat;
 
-/// What then couldn't be read waits, each time twice as long, for 1, 2, 4 and 8 s: a device that
-/// was reset is back by then.
+/// The first pause before blocks that couldn't be read are tried again. Pauses double: 1, 2, 4 and
+/// 8 s. A device that was reset is back by then.
 const PAUSE_FIRST_NS: u64 = 1_000_000_000;
-/// So long in all, however slowly a device fails: until a mirror is whole nothing that is dirty has
-/// a second copy.
+/// How long reads are tried again in all, however slowly a device fails. Until a mirror is whole no
+/// dirty block has a second copy.
 const TRIED_FOR_NS: u64 = 16_000_000_000;
 
 /// How far a lane is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SyncPhase {
-    /// A checkpoint is under way of which the new member lacks the beginning.
+    /// A checkpoint is under way whose beginning the new member lacks.
     Waiting,
     /// Making both checkpoint areas void, where the device may hold anything.
     Clearing,
@@ -33,13 +33,13 @@ pub(crate) struct Sync {
     pub(super) flying: u32,
     pub(super) copied: u64,
     pub(super) of: u64,
-    /// Those so far.
+    /// The number of reads so far that were tried again at once.
     pub(super) tries: u32,
     /// Blocks that couldn't be read, and their slots.
     pub(super) missed: Vec<(Flat, u32)>,
-    /// Those of them that are being tried again.
+    /// The missed blocks that are being tried again, with their slots.
     pub(super) again: Vec<(Flat, u32)>,
-    /// How long they wait the next time, until when they do, and when that ends.
+    /// How long missed blocks wait the next time, until when they wait now, and when the tries end.
     pub(super) pause_ns: u64,
     pub(super) resume_at: Option<Time>,
     pub(super) give_up_at: Option<Time>,
@@ -67,7 +67,7 @@ impl Sync {
         self.resume_at
     }
 
-    /// Whether what was missed waits for another try, or has begun it.
+    /// Whether missed blocks wait for another try, or have begun it.
     pub(super) fn tries_again(&mut self, now: Time) -> bool {
         if self.missed.is_empty() {
             return false;
@@ -85,7 +85,7 @@ impl Sync {
         true
     }
 
-    /// The next of what was missed, if it is tried again.
+    /// The next missed block and its slot, if missed blocks are tried again.
     pub(super) fn next_missed(&mut self, now: Time) -> Option<(Flat, u32)> {
         if self.give_up_at.is_some_and(|at| now >= at) {
             self.missed.append(&mut self.again);
