@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every structure on the cache device, and nothing else. docs/internals/format.md describes them
-//! in prose; the modules below read and write them.
+//! in prose. The modules below read and write them.
 //!
 //! All numbers are little-endian. Each structure is one 4 KiB block with a CRC-32C over the whole
-//! block (its own field taken as zero), so that a torn or misplaced block is seen. The assumption
-//! about devices: a write of one 4 KiB block may be torn, and then the CRC tells.
-//! A change here raises [`VERSION`] and keeps the reader of the old one (docs/internals/format.md).
+//! block (its own field taken as zero). So a torn or misplaced block is seen. The format assumes of
+//! devices that a write of one 4 KiB block may be torn. Then the CRC tells.
+//!
+//! A change here raises [`VERSION`] and keeps the reader of the old version
+//! (docs/internals/format.md).
 
 use core::mem::{offset_of, size_of};
 
@@ -33,17 +35,17 @@ pub use unproven::UnprovenBlocks;
 
 /// First bytes of both superblocks.
 pub const MAGIC: [u8; 8] = *b"FLASHFRT";
-/// The format this code writes, and the only one so far.
+/// The format that this code writes, and the only one so far.
 pub const VERSION: u32 = 1;
-/// Most origins of one cache.
+/// The most origins of one cache.
 pub const ORIGINS_MAX: usize = 16;
-/// Most entries of one commit: what fits behind the header's fixed part in one block.
+/// The most entries of one commit: those that fit behind the header's fixed part in one block.
 pub const COMMIT_ENTRIES_MAX: usize = 252;
 /// Entries of one checkpoint block.
 pub const CHECKPOINT_ENTRIES_MAX: usize = 255;
 /// Segment ages of one checkpoint block.
 pub const CHECKPOINT_AGES_MAX: usize = 510;
-/// Fewest segments of a lane: two for each stream, the reserve of "freed" entries, and some to
+/// The fewest segments of a lane: two for each stream, the reserve of "freed" entries, and some to
 /// fill. The random lives of crates/proof go down to it.
 pub const SEGMENTS_MIN: u32 = 16;
 /// Streams of a lane: each has its own open segment (see [`Stream`]).
@@ -52,7 +54,7 @@ pub const STREAMS: usize = 3;
 /// 0. A number from here on is damage whose checksum happens to fit, or a forgery. Code that adds 1
 /// to a smaller number need not think of the end.
 pub const NUMBER_MAX: u64 = 1 << 62;
-/// Fewest bits of each checksum that a checkpoint holds: what the index keeps at least.
+/// The fewest bits of each checksum that a checkpoint holds. The index keeps at least as many.
 pub const CHECKSUM_BITS_MIN: u8 = 16;
 /// "No place" in a [`CommitHeader::heads`].
 pub const NO_SLOT: u32 = u32::MAX;
@@ -61,7 +63,7 @@ const BLOCK_LEN: usize = BLOCK_BYTES as usize;
 const COMMIT_MAGIC: [u8; 4] = *b"FFcm";
 const CHECKPOINT_MAGIC: [u8; 4] = *b"FFck";
 
-/// What a segment is filled with: hot and cold blocks age apart.
+/// The kind of blocks that a segment is filled with: hot and cold blocks age apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Dirty writes, and all entries without a block.
@@ -73,7 +75,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// All of them, in the order of their numbers.
+    /// All streams, in the order of their numbers.
     pub const ALL: [Self; STREAMS] = [Self::Writes, Self::Promoted, Self::Survivors];
 }
 

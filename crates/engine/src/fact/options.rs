@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an operator may choose when the engine is opened. Nothing here changes the medium's format.
+//! Choices that an operator has when the engine is opened. Nothing here changes the medium's
+//! format.
 
 use alloc::vec::Vec;
 
@@ -8,32 +9,32 @@ use crate::fact::types::{Durability, OriginId};
 use crate::policy::{self, Spec};
 
 /// The widest read around a miss: 256 KiB.
-// As many as `under_way::Reading::void` has bits.
+// `under_way::Reading::void` has as many bits.
 pub const READ_AROUND_BLOCKS_MAX: u64 = 64;
 
 /// The choices of an opening. Units are in the names.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is cached, and what leaves.
+    /// Decides which blocks are cached, and which leave.
     pub policy: &'static Spec<policy::Build>,
     /// When a write in writeback mode is acknowledged.
     pub durability: Durability,
-    /// The most blocks that may be dirty; at most the capacity less 1/8. Default: half of the
-    /// capacity. An elevator over a dirty set of D blocks needs up to 2 D writes to come round, and
-    /// by then its oldest block must not be in the way of reclaim.
+    /// The most blocks that may be dirty: at most 7/8 of the capacity. Default: half of the
+    /// capacity. An elevator over a dirty set of D blocks needs up to 2 D writes to come round. By
+    /// then its oldest block must not be in the way of reclaim.
     pub dirty_limit_blocks: Option<u64>,
-    /// Streams longer than this bypass the cache; 0 = never. Default 4 MiB, as bcache's
+    /// Streams longer than this bypass the cache; 0 = never. Default: 4 MiB, as bcache's
     /// `sequential_cutoff`.
     pub sequential_bypass_bytes: u64,
-    /// What is read at once from a slow origin, if a part of it is missed, in 4 KiB blocks: at most
-    /// 64; 0 = only what is asked for. Default 16, 64 KiB: a disk needs twenty times longer to get
-    /// there than to carry that.
+    /// How much is read at once from a slow origin, if a part of it is missed, in blocks of 4 KiB.
+    /// At most 64; 0 = only blocks that are asked for. Default: 16, which is 64 KiB. A disk needs
+    /// twenty times longer to get to the place than to carry that much.
     pub read_around_blocks: u64,
     /// RAM for copies of blocks that were read from the cache device, beside the engine's buffers.
     /// Default 0: most clients have a page cache of their own above.
     pub ram_front_bytes: u64,
-    /// What may be written to the cache device in a day; beyond it reads are not cached. Default:
-    /// no limit.
+    /// How much may be written to the cache device in a day. Beyond it reads are not cached.
+    /// Default: no limit.
     pub flash_writes_per_day_bytes: Option<u64>,
     /// A block should not stay dirty longer than this; from half of it on destage hurries. Default
     /// 10 minutes.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The units of the engine: time, places on a device, ids, modes.
 //!
-//! Every number that crosses a module has a type of its own here, so that a sector can't be
-//! taken for a block, nor a slot for a segment.
+//! Every number that crosses a module has a type of its own here. So a sector can't be taken for a
+//! block, nor a slot for a segment.
 
 use core::fmt;
 
@@ -34,7 +34,7 @@ impl Time {
     }
 }
 
-/// Which origin of this cache (12 bits on the medium).
+/// The number of an origin of this cache (12 bits on the medium).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OriginId(pub u16);
 
@@ -46,7 +46,7 @@ pub struct Block(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lba(pub u64);
 
-/// Which origin, and which block of it: what the cache is keyed by.
+/// An origin and a block of it: the key of the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// The origin.
@@ -59,7 +59,7 @@ pub struct Key {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentId(pub u32);
 
-/// The place of one block in the log of one lane: segment x slots per segment + place in the
+/// The place of one block in the log of one lane. It is segment x slots per segment + place in the
 /// segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
@@ -70,11 +70,12 @@ pub enum Mode {
     /// Writes go to the cache device, and later to the origin.
     #[default]
     Writeback,
-    /// Writes go to the origin and then to the cache device; acknowledged when the origin has them.
+    /// Writes go to the origin and then to the cache device. They are acknowledged when the origin
+    /// has them.
     Writethrough,
     /// Writes go to the origin only; reads are cached.
     Writearound,
-    /// Everything goes to the origin; the cache serves only what is still dirty in it.
+    /// Everything goes to the origin. The cache serves only blocks that are still dirty in it.
     Passthrough,
 }
 
@@ -109,15 +110,16 @@ impl fmt::Display for Mode {
 /// When a write in writeback mode is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Durability {
-    /// At once, as by a disk with a volatile write cache: FLUSH and FUA make durable.
+    /// A write is acknowledged at once, as by a disk with a volatile write cache. FLUSH and FUA
+    /// make it durable.
     #[default]
     Flush,
-    /// When its commit is durable on the cache device.
+    /// A write is acknowledged when its commit is durable on the cache device.
     Always,
 }
 
 impl Durability {
-    /// All of them.
+    /// All durabilities.
     pub const ALL: [Self; 2] = [Self::Flush, Self::Always];
 
     /// The name used by the CLI, the config and the reports.

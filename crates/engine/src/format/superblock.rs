@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Superblocks, decoded: what a cache is, and where on its device everything lies.
 //!
-//! A layout that makes no sense is refused here, so that nobody else has to doubt it.
+//! A layout that makes no sense is refused here, so that no other code has to doubt it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -65,11 +65,11 @@ pub struct OriginRecord {
     pub size_bytes: u64,
     /// Its name as a volume; at most 32 bytes.
     pub name: String,
-    /// Serial number or the like; at most 64 bytes; empty if it has none.
+    /// A serial number or the like; at most 64 bytes; empty if the origin has none.
     pub identity: String,
     /// Hash of sampled blocks at the last clean stop (stale guard).
     pub fingerprint: u64,
-    /// Time of last change of a file at the last clean stop, ns since 1970; 0 if unknown.
+    /// Time of the last change of a file at the last clean stop, in ns since 1970; 0 if unknown.
     pub changed_ns: u64,
 }
 
@@ -78,16 +78,16 @@ pub struct OriginRecord {
 pub struct Superblock {
     /// Names this cache.
     pub uuid: [u8; 16],
-    /// Number of this update; the copy with the higher one is the newer.
+    /// The number of this update. The copy with the higher number is the newer.
     pub update: u64,
-    /// Number of times the cache was opened for writing; commits carry it.
+    /// How often the cache was opened for writing; commits carry this number.
     pub epoch: u64,
     /// Whether the last daemon stopped cleanly, so that the stale guard's data is current.
     pub clean: bool,
     /// The last daemon stopped because the cache device failed. Its log may be older than the
     /// origin.
     pub failed: bool,
-    /// Dirty blocks at the last stop; means nothing after a crash.
+    /// Dirty blocks at the last stop. The number means nothing after a crash.
     pub dirty_blocks: u64,
     /// How the cache lies on its devices.
     pub pairing: Pairing,
@@ -129,7 +129,7 @@ impl Superblock {
         [0, cache_bytes / BLOCK_BYTES * BLOCK_BYTES - BLOCK_BYTES]
     }
 
-    /// What commits carry to show which cache they belong to.
+    /// The number in each commit that shows to which cache it belongs.
     #[must_use]
     pub fn cache_tag(&self) -> u64 {
         let (mut tag, mut shift) = (0, 0);
@@ -247,7 +247,7 @@ impl Superblock {
         it.layout_is_sound().map(|()| it)
     }
 
-    /// What a damaged superblock says of the size of the cache. This tells where to look for its
+    /// The size of the cache as a damaged superblock says it. This tells where to look for its
     /// copy, and no more.
     #[must_use]
     pub fn size_said(block: &[u8]) -> Option<u64> {
@@ -272,7 +272,8 @@ impl Superblock {
         if !self.stripe_blocks.is_power_of_two() {
             return nonsense("stripe_blocks");
         }
-        // With the limits above none of these goes beyond 2^53: only now they may be multiplied.
+        // With the limits above none of these numbers goes beyond 2^53. So they may be multiplied
+        // now.
         let slots = u64::from(self.segments_per_lane) * u64::from(self.segment_blocks);
         let end = u64::from(self.first_block) + u64::from(self.lanes) * self.lane_blocks() + 1;
         if self.segments_per_lane < SEGMENTS_MIN
@@ -285,7 +286,7 @@ impl Superblock {
         if u64::from(self.checkpoint_blocks) < checkpoint_blocks(self.segments_per_lane, self.segment_blocks) {
             return nonsense("checkpoint_blocks");
         }
-        // Whoever tells of them multiplies by the size of a block.
+        // Reports multiply this number by the size of a block.
         if self.dirty_blocks > u64::from(self.lanes) * slots {
             return nonsense("dirty_blocks");
         }
@@ -321,8 +322,8 @@ impl Superblock {
             * BLOCK_BYTES
     }
 
-    /// What formatting writes besides the superblocks, as (first byte, block of 4096 bytes): for
-    /// each lane an empty checkpoint in one area, and nothing in the other.
+    /// The blocks that formatting writes besides the superblocks, as (first byte, block of 4096
+    /// bytes). Each lane gets an empty checkpoint in one area, and nothing in the other.
     #[must_use]
     pub fn empty_checkpoints(&self) -> Vec<(u64, Vec<u8>)> {
         let mut blocks = Vec::new();
@@ -353,7 +354,7 @@ impl Superblock {
     }
 }
 
-/// Blocks of a checkpoint area that holds any state of that many segments.
+/// Blocks of a checkpoint area that holds any state of `segments` segments.
 #[must_use]
 pub fn checkpoint_blocks(segments: u32, segment_blocks: u32) -> u64 {
     let slots = u64::from(segments) * u64::from(segment_blocks);
