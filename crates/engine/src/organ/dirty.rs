@@ -4,9 +4,9 @@
 //! Regions have 65,536 blocks (256 MiB of an origin). A region is a sorted array of 16-bit numbers
 //! while it holds few, else eight parts. A part is such an array, or a bitmap ([`part`]). This is
 //! the layout of Roaring bitmaps (Chambi et al. 2016), as far as an elevator needs it, with a step
-//! between. To find a block's place in one array of up to 4,096, and to make that place, took 15 %
-//! of a write's time. Regions as small as parts would take more memory where a cache is small
-//! beside its origin: some 90 bytes for a region of one block.
+//! between. With one array of up to 4,096 numbers a write spent 15 % of its time on finding a
+//! block's place and making room. Regions as small as parts would take more memory where a cache is
+//! small beside its origin. A region of one block takes some 90 bytes.
 //!
 //! Scattered writes take 2 to 3 bytes a block, without what malloc adds. Invariant: the set has
 //! exactly the blocks whose index entry is dirty (`check`).
@@ -24,9 +24,9 @@ mod tests;
 const PARTS: usize = (1 << 16) / PART_BLOCKS as usize;
 
 enum Region {
-    /// At most as many as an array of a part has.
+    /// At most as many blocks as an array of a part has.
     Few(Array),
-    /// And how many there are in all.
+    /// Parts, and how many blocks they have in all.
     Many(Box<[Part; PARTS]>, u32),
 }
 
@@ -54,7 +54,7 @@ impl DirtySet {
         self.regions.values().map(|it| entry + region(it)).sum()
     }
 
-    /// Puts a block in, if it is not.
+    /// Puts a block in, if it is not in the set.
     pub(crate) fn insert(&mut self, flat: Flat) {
         let (high, low) = (flat.0 >> 16, flat.0 as u16);
         let region = self.regions.entry(high).or_insert_with(|| Region::Few(Array::default()));
@@ -78,7 +78,7 @@ impl DirtySet {
         self.len += u64::from(added);
     }
 
-    /// Takes a block out, if it is in.
+    /// Takes a block out, if it is in the set.
     pub(crate) fn remove(&mut self, flat: Flat) {
         let (high, low) = (flat.0 >> 16, flat.0 as u16);
         let Some(region) = self.regions.get_mut(&high) else { return };
@@ -90,7 +90,8 @@ impl DirtySet {
                 (removed, *count as usize)
             }
         };
-        // Half of the limit, so that a set that hovers there does not convert back and forth.
+        // The limit for going back is half, so that a set that hovers there does not convert back
+        // and forth.
         if let Region::Many(parts, _) = region
             && left <= ARRAY_MAX / 2
         {

@@ -3,15 +3,15 @@
 //!
 //! A bucket has eight entries, one cache line. The bucket number carries part of the key. The key
 //! is mixed by an invertible function and divided by the bucket width (quotienting; Cleary 1984,
-//! Knuth 6.4 ex. 13). Only the remainder is stored. What is left of the 64 bits holds the slot, the
+//! Knuth 6.4 ex. 13). Only the remainder is stored. The other bits of the 64 hold the slot, the
 //! dirty bit, two bits of hits, and 16 to 32 bits of the block's checksum.
 //!
 //! A full bucket overflows into seven others near it, and beyond that into a small tree. The top
 //! bits of the bucket's own eight entries tell which of them hold entries that belong here. These
-//! bits are always exact. An entry that finds no place sends another one on. An entry that leaves
-//! makes room for one that is elsewhere. So the table does not wear out. In a full cache a look-up
-//! of a block that is not there looks into 1.8 buckets, also when each block has been replaced many
-//! times (`it_does_not_wear_out`).
+//! bits are always exact. An entry that finds no place sends another entry on. An entry that leaves
+//! makes room for an entry that is elsewhere. So the table does not wear out. In a full cache a
+//! look-up of a block that is not there looks into 1.8 buckets. That is so even when each block has
+//! been replaced many times (`it_does_not_wear_out`).
 //!
 //! The table is built for 95 % load: 8.4 bytes per slot of the log. Invariant: at most one entry
 //! per key (`index_equals_a_map`).
@@ -47,30 +47,31 @@ impl Flat {
 impl Add<u32> for Flat {
     type Output = Self;
 
-    /// The key so many blocks further on.
+    /// The key `blocks` blocks further on.
     fn add(self, blocks: u32) -> Self {
         Self(self.0 + u64::from(blocks))
     }
 }
 
-/// What the index knows of a block.
+/// An entry of the index: what is known of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Where it is.
+    /// The slot of the block.
     pub(crate) slot: u32,
-    /// Whether the origin lacks it.
+    /// Whether the origin lacks the block.
     pub(crate) dirty: bool,
-    /// How often it was seen again, 0 to 3.
+    /// How often the block was seen again, 0 to 3.
     pub(crate) hits: u8,
-    /// The low bits of its checksum.
+    /// The low bits of the block's checksum.
     pub(crate) checksum: u32,
 }
 
 const WAYS: usize = 8;
 const DISPLACEMENT_MAX: u64 = 7;
 /// The distances of the buckets that a bucket overflows into: an optimal Golomb ruler. Two buckets
-/// have no more than one of them in common, so that crowds don't grow. With blocks in 96 % of the
-/// slots 0.01 % are in the tree so. Where each bucket takes the next seven, 0.8 % are.
+/// have at most one overflow bucket in common, so that crowds don't grow. With blocks in 96 % of
+/// the slots 0.01 % of the entries are in the tree. If each bucket took the next seven, 0.8 % would
+/// be.
 const OFFSETS: [u64; WAYS] = [0, 1, 4, 9, 15, 22, 32, 34];
 /// More than the largest offset.
 const BUCKETS_MIN: u64 = 64;
@@ -81,8 +82,8 @@ const LOAD_PERCENT: u64 = 95;
 #[repr(align(64))]
 struct Bucket([u64; WAYS]);
 
-/// Bit 63 of a bucket's entries 0 to 6 tells that an entry that belongs into this bucket is in the
-/// first to seventh of the others. Bit 63 of entry 7 tells that one is in the spill.
+/// Bit 63 of entry 7 tells that an entry which belongs into this bucket is in the spill. Bit 63 of
+/// entries 0 to 6 tells that such an entry is in the first to seventh of the other buckets.
 const ELSEWHERE: u64 = 1 << 63;
 const SPILLED: usize = DISPLACEMENT_MAX as usize;
 const OCCUPIED: u64 = 1 << 62;
@@ -108,10 +109,10 @@ pub(crate) struct Index {
     len: u64,
 }
 
-/// Where an entry is. (Two words: what a lookup finds is handed over in registers.)
+/// Where an entry is. (It has two words: the result of a lookup is handed over in registers.)
 #[derive(Clone, Copy)]
 enum At {
-    /// In the table: so many entries from its beginning.
+    /// In the table: the number of entries before it.
     Table(usize),
     /// In the tree, under this mixed key.
     Spill(u64),
@@ -124,8 +125,8 @@ impl At {
 }
 
 impl Index {
-    /// An index for keys below `keys` and slots below `slots`. `None`: they need more than 64 bits
-    /// an entry, as origins of more than 256 TiB together do.
+    /// An index for keys below `keys` and slots below `slots`. `None`: an entry would need more
+    /// than 64 bits, as with origins of more than 256 TiB together.
     pub(crate) fn new(keys: u64, slots: u64) -> Option<Self> {
         let bucket_count = (slots * 100).div_ceil(LOAD_PERCENT * WAYS as u64).max(BUCKETS_MIN);
         let mix = Mix::new(keys);
@@ -161,7 +162,7 @@ impl Index {
         self.checksum_mask.count_ones() as u8
     }
 
-    /// Keeps no more than this many bits, because what is loaded has no more.
+    /// Keeps no more than this many bits, because the entries that are loaded have no more.
     pub(crate) fn limit_checksum_bits(&mut self, bits: u8) {
         self.checksum_mask &= (u64::MAX >> (64 - u32::from(bits.clamp(1, 32)))) as u32;
     }
@@ -176,12 +177,12 @@ impl Index {
         &self.buckets[self.width.divide(self.mix.forward(flat.0)).0 as usize].0[0]
     }
 
-    /// What is known of a block.
+    /// Finds what is known of a block.
     pub(crate) fn get(&self, flat: Flat) -> Option<Found> {
         self.find(flat).map(|at| self.unpack(self.entry(at)))
     }
 
-    /// Puts a block in, or replaces what was known of it; returns that.
+    /// Puts a block in, or replaces its entry. Returns the old entry.
     pub(crate) fn insert(&mut self, flat: Flat, found: Found) -> Option<Found> {
         let mixed = self.mix.forward(flat.0);
         let (home, remainder) = self.width.divide(mixed);
@@ -211,7 +212,7 @@ impl Index {
     }
 
     /// Makes a place in a bucket's eight. An entry there goes on to another of its own buckets,
-    /// which has room (the step of cuckoo hashing; Pagh and Rodler 2004).
+    /// which has room. (This is the step of cuckoo hashing; Pagh and Rodler 2004.)
     #[cold]
     fn make_place(&mut self, home: u64) -> Option<(u64, usize)> {
         for displacement in 0..=DISPLACEMENT_MAX {
@@ -219,7 +220,7 @@ impl Index {
             for way in 0..WAYS {
                 let entry = self.buckets[bucket].0[way];
                 let owner = self.home_of(bucket, entry);
-                // Its own have no other.
+                // Entries of `home` itself have no other place: all eight buckets are full.
                 if owner != home
                     && let Some(place) = self.free_place(owner)
                 {
@@ -240,7 +241,7 @@ impl Index {
         }
     }
 
-    /// Takes a block out; returns what was known of it.
+    /// Takes a block out. Returns its entry.
     pub(crate) fn remove(&mut self, flat: Flat) -> Option<Found> {
         let mixed = self.mix.forward(flat.0);
         let (home, remainder) = self.width.divide(mixed);
@@ -249,7 +250,7 @@ impl Index {
         self.len -= 1;
         self.take(home, at);
         if let At::Table(mut place) = at {
-            // Each one brought home leaves a place that may be another's home.
+            // Each entry that is brought home leaves a place that may be another's home.
             while let home = (place / WAYS) as u64
                 && let Some((from, entry)) = self.farthest_of(home)
             {
@@ -262,7 +263,7 @@ impl Index {
         Some(self.unpack(old))
     }
 
-    /// Empties a place; its home's mark goes if it was the last of its distance.
+    /// Empties a place. If the entry was the last of its distance, the mark in its home goes.
     fn take(&mut self, home: u64, at: At) {
         let old = self.entry(at);
         let (mark, others) = match at {
@@ -270,7 +271,7 @@ impl Index {
                 self.set(at, 0);
                 let displacement = displacement(old);
                 let alike = |entry: &u64| is_displaced(*entry, displacement);
-                // Of home's own entries nothing is marked.
+                // Entries at home have no mark.
                 (displacement.checked_sub(1), self.buckets[place / WAYS].0.iter().any(alike))
             }
             At::Spill(mixed) => {
@@ -283,7 +284,7 @@ impl Index {
         }
     }
 
-    /// The one of a bucket's entries that is farthest from it, if not all are in it.
+    /// The entry of a bucket that is farthest from it, if not all are in it.
     fn farthest_of(&self, home: u64) -> Option<(At, u64)> {
         let marks = marks(&self.buckets[home as usize].0);
         if marks == 0 {
@@ -317,8 +318,8 @@ impl Index {
         self.hit(flat, |_| true);
     }
 
-    /// What is known of a block, if it is in and what is wanted; then that counts as one more hit,
-    /// up to 3.
+    /// Finds what is known of a block, if the block is in and `wanted` says yes. Then that counts
+    /// as one more hit, up to 3.
     pub(crate) fn hit(&mut self, flat: Flat, wanted: impl FnOnce(Found) -> bool) -> Option<Found> {
         let at = self.find(flat)?;
         let entry = self.entry(at);
@@ -339,7 +340,7 @@ impl Index {
 
     /// Visits all blocks of one part: those that belong into one bucket, wherever they are. A block
     /// belongs to the same part as long as it is in the index. So a visit of one part after the
-    /// other misses no block that was there all along.
+    /// other misses no block that was there all the time.
     pub(crate) fn scan(&self, part: usize, mut visit: impl FnMut(Flat, Found)) {
         let home = part as u64;
         let mut visit = |mixed: u64, entry: u64| visit(Flat(self.mix.backward(mixed)), self.unpack(entry));
@@ -387,9 +388,9 @@ impl Index {
         }
     }
 
-    /// Looks where the home bucket says that others of its entries are, if there are any. (Not
-    /// inlined: beside the search at home the compiler would keep all eight entries in registers
-    /// for this, and have none left.)
+    /// Looks where the home bucket says that others of its entries are, if there are any. (This is
+    /// not inlined: beside the search at home the compiler would keep all eight entries in
+    /// registers for this, and have none left.)
     #[inline(never)]
     fn find_elsewhere(&self, home: u64, remainder: u64) -> Option<At> {
         let marked = self.buckets[home as usize].0.iter().fold(0, |all, entry| all | entry) & ELSEWHERE != 0;
@@ -450,13 +451,13 @@ impl Index {
     }
 }
 
-/// The top bits of a bucket's entries. Bit n says that entries that belong into it are in its
-/// (n+1)th other. Bit 7 says that they are in the tree.
+/// The top bits of a bucket's entries. Bit n says that entries which belong into it are in its
+/// (n+1)th other bucket. Bit 7 says that they are in the tree.
 fn marks(entries: &[u64; WAYS]) -> u64 {
     entries.iter().enumerate().fold(0, |marks, (nth, entry)| marks | (entry >> 63) << nth)
 }
 
-/// In which of its home's buckets an entry is: 0 at home.
+/// In which of its home's buckets an entry is: 0 means at home.
 const fn displacement(entry: u64) -> usize {
     ((entry & DISPLACEMENT) >> DISPLACEMENT_SHIFT) as usize
 }
@@ -465,9 +466,9 @@ const fn is_displaced(entry: u64, by: usize) -> bool {
     entry & OCCUPIED != 0 && displacement(entry) == by
 }
 
-/// The entry of a bucket that has these bits under the mask. Without branches: which of the eight
-/// it is can't be predicted. (One number that is replaced takes half the instructions of eight bits
-/// that are gathered.)
+/// The entry of a bucket that has these bits under the mask. The search has no branches: which of
+/// the eight it is can't be predicted. (A number that is replaced takes half the instructions of
+/// eight bits that are gathered.)
 fn way_of(entries: &[u64; WAYS], mask: u64, want: u64) -> Option<usize> {
     let way = (0..WAYS).rev().fold(WAYS, |way, nth| if entries[nth] & mask == want { nth } else { way });
     (way < WAYS).then_some(way)

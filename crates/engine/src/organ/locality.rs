@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locality: whether misses lie side by side. It counts how many are in a unit that was missed
-//! before, so lately that it would still be in the cache if all of it had been brought then.
+//! Locality: whether misses lie side by side. Counted are misses in a unit that was missed before.
+//! That miss must be so recent that the unit would still be in the cache, if all of it had been
+//! brought then.
 //!
 //! Only a sample of the units is counted, each with all of its misses.
 
@@ -8,44 +9,46 @@ use alloc::vec::Vec;
 
 use crate::policy::mix;
 
-/// Units that are remembered, of a large cache; half of them in use, as most collisions forget one.
+/// Units that are remembered, of a large cache. Half of them are in use, as most collisions forget
+/// a unit.
 const UNITS: u64 = 4096;
-/// A judgement needs so many misses of sampled units. From so many on the older ones count half.
+/// The fewest misses of sampled units for a judgement, and the number from which on older ones
+/// count half.
 const SEEN_MIN: u64 = 128;
 const SEEN_MAX: u64 = 1024;
-/// The part of misses that must be in a unit that was missed before. It grows by as many each time
-/// that this was misleading.
+/// The part of misses that must be in a unit that was missed before. It grows by 25 percent of the
+/// misses each time that the answer was misleading.
 const AGAIN_PERCENT: u64 = 25;
 const AGAIN_PERCENT_MAX: u64 = 75;
 
 /// Where the blocks begin that are read together with those from `from` to `to`, as many as a unit
-/// has. They begin with their unit, or with themselves if they lie in two.
+/// has. They begin with their unit. If the blocks lie in two units, they begin at `from`.
 pub(crate) const fn begin_of_unit(from: u64, to: u64, unit: u64) -> u64 {
     let begin = from / unit * unit;
     if to > begin + unit { from } else { begin }
 }
 
-/// What the misses of a lane say, since it was asked for.
+/// The misses of a lane, as a measure of locality.
 pub(crate) struct Locality {
     /// Unit and number of its last miss, at the place that its hash names.
     units: Vec<(u64, u64)>,
     /// Slots of the lane.
     slots: u64,
     misses: u64,
-    /// Misses of sampled units; and those among them that came again.
+    /// Misses of sampled units, and how many of these units came again.
     seen: u64,
     again: u64,
 }
 
 impl Locality {
-    /// For a lane of so many slots.
+    /// Makes it for a lane of `slots` slots.
     pub(crate) fn new(slots: u64) -> Self {
         let units = alloc::vec![(u64::MAX, 0); UNITS as usize];
         Self { units, slots, misses: 0, seen: 0, again: 0 }
     }
 
-    /// A unit of so many blocks was missed: whether its neighbours should have been brought.
-    /// `misled`: that was said in vain so many times.
+    /// Notes that a unit of `unit_blocks` blocks was missed. Returns whether its neighbours should
+    /// have been brought. `misled`: how often such an answer was in vain.
     pub(crate) fn missed(&mut self, unit: u64, unit_blocks: u64, misled: u32) -> bool {
         self.misses += 1;
         // Half of the cache in whole units.
@@ -75,7 +78,7 @@ impl Locality {
 mod tests {
     use super::*;
 
-    /// Random blocks of `units` units, by turns: how many misses it takes until neighbours are
+    /// Reads random blocks of `units` units. Returns how many misses it takes until neighbours are
     /// wanted.
     fn misses(units: u64, misled: u32) -> Option<u64> {
         let mut locality = Locality::new(1 << 16);

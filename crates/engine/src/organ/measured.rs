@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What happens at the devices, for the gauges that all lanes share.
+//! Events at the devices, for the gauges that all lanes share.
 //!
-//! A lane that works beside others ([`crate::act::apart`]) has gauges of its own for that time, and
-//! a list of what happened, for the gauges of all.
+//! A lane that works beside others ([`crate::act::apart`]) has gauges of its own for that time. It
+//! keeps a list of the events for the gauges of all lanes.
 
-/// Something that happened at a device.
+/// An event at a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Measured {
-    /// A client's read of so many blocks of the cache device began.
+    /// A client's read of `blocks` blocks of the cache device began.
     CacheReadBegan { blocks: u64 },
     /// A client's read of the cache device ended.
     CacheReadEnded { sound: bool },
@@ -17,11 +17,11 @@ pub(crate) enum Measured {
     CacheWritten { bytes: u64 },
     /// A client's read of an origin began, of the places from `first` to `end`.
     OriginReadBegan { origin: usize, first: u64, end: u64 },
-    /// A client's read of so many blocks of an origin ended; `None`: it failed.
+    /// A client's read of an origin ended. `blocks` is its length, or `None` if it failed.
     OriginReadEnded { origin: usize, blocks: Option<u32> },
-    /// A read of an origin began that completes a block that is written in part.
+    /// A read of an origin began that completes a block which is written in part.
     OriginMergeBegan { origin: usize },
-    /// A read of what is cached was sent to an origin, where the cache device was expected to take
-    /// so long.
+    /// A read of cached blocks was sent to an origin, because the cache device was expected to take
+    /// `instead_of_ns`.
     DetourBegan { origin: usize, instead_of_ns: u64 },
 }

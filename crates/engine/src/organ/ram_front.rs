@@ -2,13 +2,14 @@
 //! The RAM front of a lane: copies of blocks that were read from the cache device, by slot.
 //!
 //! The bytes of a slot never change until its segment is written anew. So nothing has to be kept
-//! coherent with writes: a rewritten block gets another slot, and [`RamFront::forget`] is called
+//! coherent with writes. A rewritten block gets another slot, and [`RamFront::forget`] is called
 //! when a commit opens over old slots. Copies are taken after verification (invariant 5).
 //!
 //! The front is set-associative: a slot has eight places, in one cache line of tags. Neighbouring
-//! slots fall into neighbouring sets, so what was written together never crowds a set. Within a set
-//! the CLOCK of Corbato (1968) chooses. A copy that was not used since the hand last passed goes
-//! first. So a scan pushes out what was read once before what was read again.
+//! slots fall into neighbouring sets, so blocks that were written together never crowd a set.
+//! Within a set the CLOCK of Corbato (1968) chooses. A copy that was not used since the hand last
+//! passed goes first. So a scan pushes out blocks that were read once before blocks that were read
+//! again.
 
 use alloc::vec::Vec;
 
@@ -21,12 +22,12 @@ const WAYS: usize = 8;
 /// Blocks of one buffer: 1 MiB, so that RAM is taken as it is filled.
 const BUF_BLOCKS: usize = 256;
 
-/// In a cache line of its own: without that, half of all sets lie in two.
+/// A set lies in a cache line of its own. Without the alignment half of all sets would lie in two.
 #[derive(Clone)]
 #[repr(align(64))]
 struct Set {
     slots: [u32; WAYS],
-    /// Which were used since the hand passed, one bit each.
+    /// Which slots were used since the hand passed, one bit each.
     used: u8,
     hand: u8,
 }
@@ -39,7 +40,7 @@ pub(crate) struct RamFront {
 }
 
 impl RamFront {
-    /// Room for this many bytes at most; none for 0.
+    /// Makes room for `bytes` bytes at most; none for 0.
     pub(crate) fn new(bytes: u64) -> Self {
         let sets = (bytes / (BLOCK_BYTES * WAYS as u64)) as usize;
         let bufs = (sets * WAYS).div_ceil(BUF_BLOCKS);
@@ -49,7 +50,7 @@ impl RamFront {
         }
     }
 
-    /// Whether it has no room at all.
+    /// Whether the front has no room at all.
     pub(crate) const fn is_none(&self) -> bool {
         self.sets.is_empty()
     }
@@ -82,7 +83,7 @@ impl RamFront {
         self.place(set, way)
     }
 
-    /// What a look for the copy of a slot begins with.
+    /// The tags that a look for the copy of a slot begins with.
     pub(crate) fn looks_at(&self, slot: u32) -> Option<&[u32; WAYS]> {
         let set = (slot as usize).checked_rem(self.sets.len())?;
         Some(&self.sets[set].slots)
@@ -93,8 +94,8 @@ impl RamFront {
         self.find(slot).is_some()
     }
 
-    /// A place for the copy of a slot, which the caller fills now; `None` when there is no room for
-    /// any.
+    /// A place for the copy of a slot, which the caller fills now. `None`: there is no front, or it
+    /// has that copy.
     pub(crate) fn take(&mut self, slot: u32, cx: &mut Cx<'_>) -> Option<(Buf, u32)> {
         if self.sets.is_empty() || self.holds(slot) {
             return None;
@@ -119,7 +120,7 @@ impl RamFront {
         self.place(nth, way)
     }
 
-    /// The slots will be written anew.
+    /// Forgets the copies of slots that will be written anew.
     pub(crate) fn forget(&mut self, slots: core::ops::Range<u32>) {
         if self.sets.is_empty() {
             return;

@@ -1,38 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Full segments by how much of them is live, so that dead room is found and won back.
+//! Full segments in lists by how much of them is live, so that dead room is found and won back.
 //!
-//! A log appends what is rewritten, and the old copy's place is dead until its segment is free.
-//! Cleaning takes the segment of which least is live, and moves all that is live. So it costs
-//! copies, and no block its place (segment cleaning by what is live: Rosenblum and Ousterhout, SOSP
-//! 1991). [`Sparse::most`] says how much may be live for that.
+//! A log appends blocks that are rewritten. The old copy's place is dead until its segment is free.
+//! Cleaning takes the segment with the fewest live blocks, and moves all of them. So it costs
+//! copies, and no block its place. (It is segment cleaning by live data: Rosenblum and Ousterhout,
+//! SOSP 1991.) [`Sparse::most`] says how much may be live for that.
 //!
-//! Segments are in lists by sixteenths of their slots, each in the order in which they came to it.
-//! Finding one, and moving one on, takes as long however many there are.
+//! Segments are in lists by sixteenths of their slots, each list in the order in which they came to
+//! it. The time to find a segment, and to move one on, doesn't depend on how many there are.
 
 use alloc::vec::Vec;
 
-/// Lists are for so many parts of a segment.
+/// The number of parts of a segment that lists are for.
 const PARTS: u32 = 16;
-/// The most parts that are live in any list: of seven eighths an eighth is won, for seven blocks
-/// moved for each. A fuller segment is never cleaned, so no block costs more than seven copies.
-/// Data of eight ninths of the device that is rewritten at random needs five to six.
+/// The most parts that are live in any list. With seven eighths live an eighth is won, and seven
+/// blocks are moved for each block won. A fuller segment is never cleaned, so no block costs more
+/// than seven copies. Data of eight ninths of the device that is rewritten at random needs five to
+/// six copies.
 const MOST: u32 = PARTS * 7 / 8;
-/// The most once blocks had to be dropped: five blocks that are moved win the place of three. (With
-/// a half loads of many writes have 0.7 points fewer hits, for 7 % fewer flash writes; with three
-/// quarters 0.4 more, for 10 % more. Others have as many hits in all cases.)
+/// The most live parts once blocks had to be dropped: five blocks that are moved win the place of
+/// three. (With a half, loads of many writes have 0.7 points fewer hits, for 7 % fewer flash
+/// writes. With three quarters they have 0.4 points more, for 10 % more. Others have as many hits
+/// in all cases.)
 const MOST_FULL: u32 = PARTS * 5 / 8;
-/// Segments of which so little is live go first whatever the policy would give up, and however
-/// little is dead. What the policy would drop is dropped then, and not moved.
+/// Segments with at most this many live parts go first. The policy's choice and the amount of dead
+/// room don't matter then. Blocks that the policy would drop are dropped, and not moved.
 const LITTLE: u32 = PARTS / 4;
-/// Dead room is won back while no more than nine tenths of the log are live. A log that is fuller
-/// would be cleaned for next to nothing.
+/// Dead room is won back while no more than nine tenths of the log are live. Cleaning a fuller log
+/// would win next to nothing.
 const LIVE_TENTHS: u64 = 9;
-/// Of smaller segments none is in a list. Only models have such. Those of a model whose segments
-/// are blocks would be there for use at once (half of `br_mssql`'s 10 % was said to hit 1.9 points
-/// too often).
+/// Smaller segments are in no list. Only models have such. If a model's segments are single blocks,
+/// their dead room would be there for use at once. (Half of `br_mssql`'s 10 % was then said to hit
+/// 1.9 points too often.)
 const SLOTS_MIN: u32 = 4;
-/// How many of each list are looked at: those that can't be reclaimed yet wait for a checkpoint, or
-/// for destage, or for readers to leave.
+/// How many segments of each list are looked at. A segment that can't be reclaimed yet waits for a
+/// checkpoint, for destage, or for readers to leave.
 const LOOK: usize = 64;
 
 const NONE: u32 = u32::MAX;
@@ -48,7 +50,7 @@ struct Link {
 
 const UNLINKED: Link = Link { before: NONE, after: NONE };
 
-/// Full segments by how much of them is live.
+/// Lists of full segments by how much of them is live.
 pub(crate) struct Sparse {
     links: Vec<Link>,
     /// In which list each segment is.
@@ -64,14 +66,14 @@ impl Default for Sparse {
 }
 
 impl Sparse {
-    /// Whether dead room is won back in a log of so many slots, of which so many are live: then all
-    /// that is live in the segment is moved.
+    /// Whether dead room is won back in a log of `slots` slots, of which `live` are live. Then all
+    /// live blocks of the segment are moved.
     pub(crate) const fn cleans(live: u64, slots: u64) -> bool {
         live * 10 <= slots * LIVE_TENTHS
     }
 
-    /// How many sixteenths may be live of a segment that goes first. `cleans`: all that is live in
-    /// it is moved. `dropped`: blocks had to be dropped for want of room.
+    /// How many sixteenths of a segment may be live if it is to go first. `cleans`: all its live
+    /// blocks are moved. `dropped`: blocks had to be dropped for want of room.
     pub(crate) const fn most(cleans: bool, dropped: bool) -> u32 {
         match (cleans, dropped) {
             (true, false) => MOST,
@@ -85,7 +87,7 @@ impl Sparse {
         slots >= SLOTS_MIN && live * PARTS <= slots * LITTLE
     }
 
-    /// A full segment has so many live blocks now, one fewer than before.
+    /// Notes that a full segment has `live` live blocks now, one fewer than before.
     pub(crate) fn fell(&mut self, segment: u32, live: u32, slots: u32) {
         let list = self.list.get(segment as usize).copied().unwrap_or(NO_LIST);
         let next = if list == NO_LIST { MOST } else { u32::from(list).saturating_sub(1) };
@@ -94,7 +96,7 @@ impl Sparse {
         }
     }
 
-    /// A segment is full, with so many live blocks.
+    /// Notes that a segment is full, with `live` live blocks.
     pub(crate) fn filled(&mut self, segment: u32, live: u32, slots: u32) {
         self.take_out(segment);
         let list = (live * PARTS).div_ceil(slots.max(1));
@@ -138,8 +140,9 @@ impl Sparse {
         }
     }
 
-    /// Takes out the first that can be reclaimed, of those with the fewest live blocks, of which
-    /// `most` sixteenths may be live; `None` as an answer: it is not full any more.
+    /// Takes out the first segment that can be reclaimed, beginning with the fewest live blocks. At
+    /// most `most` sixteenths may be live. `can` answers `None` if the segment is not full any
+    /// more.
     pub(crate) fn take(&mut self, most: u32, can: impl Fn(u32) -> Option<bool>) -> Option<u32> {
         for list in 0..=most.min(MOST) as usize {
             let mut segment = self.ends[list].before;
@@ -149,7 +152,7 @@ impl Sparse {
                 }
                 let after = self.links[segment as usize].after;
                 match can(segment) {
-                    // The next time others are looked at first.
+                    // The next time other segments are looked at first.
                     Some(false) => self.put_last(segment, list as u8),
                     Some(true) => {
                         self.take_out(segment);
@@ -163,14 +166,14 @@ impl Sparse {
         None
     }
 
-    /// Whether there is such a segment, of those of which `most` sixteenths may be live.
+    /// Whether there is such a segment, among those of which at most `most` sixteenths are live.
     pub(crate) fn any(&self, most: u32, is: impl Fn(u32) -> bool) -> bool {
         let next = |segment: &u32| Some(self.links[*segment as usize].after).filter(|after| *after != NONE);
         let first = |list: u32| Some(self.ends[list as usize].before).filter(|first| *first != NONE);
         (0..=most.min(MOST)).any(|list| core::iter::successors(first(list), next).take(LOOK).any(&is))
     }
 
-    /// Memory it takes.
+    /// Memory of the lists.
     pub(crate) fn bytes(&self) -> u64 {
         (self.links.capacity() * size_of::<Link>() + self.list.capacity()) as u64
     }
@@ -203,7 +206,7 @@ mod tests {
         assert_eq!(sparse.take(ALL, |_| Some(true)), None, "it is too small");
     }
 
-    /// Beside a list of what each segment holds.
+    /// Compares the lists with a plain list of what each segment holds.
     #[test]
     fn segments_that_lose_blocks_one_by_one_are_where_they_belong() {
         for slots in [4, 8, 15, 256, 1000] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is wrong with blocks of a lane: which are lost, which copy of a block is sound, which the
-//! origin refuses, and of which the log does not say yet that they were dropped.
+//! Trouble with blocks of a lane: lost blocks, unsound copies, and runs that the origin refuses.
+//! Also blocks that were dropped, while the log does not say so yet.
 //!
-//! Mostly nothing is, so each question is answered by a look at an empty set.
+//! Mostly there is no trouble, so each question is answered by a look at an empty set.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Range;
@@ -17,25 +17,27 @@ enum Copies {
     Unreadable,
     /// The lead has something else: the other member is asked.
     Rotten,
-    /// The other member lacks the block, as it couldn't be read while that was filled.
+    /// The other member lacks the block, because the block couldn't be read while that member was
+    /// filled.
     OfLead,
 }
 
-/// What is left to do when a read of a block from the cache was not sound.
+/// Tells what is left to do when a read of a block from the cache was not sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
     /// Another member may have a sound copy: it is asked.
     AskOther,
     /// No member can read the block now.
     Unreadable(DeviceError),
-    /// No member has what it should have.
+    /// No member has the right content.
     Rotten,
-    /// The slot holds no newest dirty block: what was read is clean, or superseded.
+    /// The slot doesn't hold the newest version of a dirty block: the block that was read is clean,
+    /// or superseded.
     NotDirty(Result<(), DeviceError>),
 }
 
 impl Finding {
-    /// What is known of a block if a read went so, and no other copy is left.
+    /// The finding if a read went so, and no other copy is left.
     pub(crate) const fn last(result: Result<(), DeviceError>) -> Self {
         match result {
             Ok(()) => Self::Rotten,
@@ -54,33 +56,33 @@ impl Finding {
     }
 }
 
-/// What is wrong with blocks of a lane.
+/// All trouble with blocks of a lane.
 #[derive(Default)]
 pub(crate) struct Trouble {
     /// Dirty blocks whose only copy is corrupt. Reads of them fail until they are written anew.
     lost: BTreeSet<Flat>,
     /// Dirty blocks to destage before all others.
     urgent: BTreeSet<Flat>,
-    /// Dirty blocks that could not be read, by a run or to be moved: each is tried alone.
+    /// Dirty blocks that could not be read, by a run or to be moved. Each is tried alone.
     suspect: BTreeSet<Flat>,
     /// Where runs end, because the origin has refused a longer one.
     breaks: BTreeSet<Flat>,
     /// Dirty blocks that are not sound on both members of a mirrored cache.
     elsewhere: BTreeMap<Flat, Copies>,
-    /// Blocks that are no longer in the index, while the log doesn't say so durably, and how often
-    /// that is still to be said.
+    /// Blocks that are no longer in the index, while the log doesn't say so durably. The number
+    /// tells how often that is still to be said.
     unrecorded: BTreeMap<Flat, u32>,
 }
 
 impl Trouble {
-    /// A dirty block is lost. Returns whether that is new.
+    /// Notes that a dirty block is lost. Returns whether that is new.
     pub(crate) fn lose(&mut self, flat: Flat) -> bool {
         self.urgent.remove(&flat);
         self.lost.insert(flat)
     }
 
-    /// A lost block may be sound after all, and is to be destaged soon. Returns whether it was
-    /// lost.
+    /// Notes that a lost block may be sound after all. It is to be destaged soon. Returns whether
+    /// it was lost.
     pub(crate) fn found(&mut self, flat: Flat) -> bool {
         let was_lost = self.lost.remove(&flat);
         if was_lost {
@@ -89,7 +91,7 @@ impl Trouble {
         was_lost
     }
 
-    /// Takes lost blocks for readable again, but for those to keep. Returns the others.
+    /// Takes lost blocks for readable again, except those to keep. Returns the readable ones.
     pub(crate) fn try_lost(&mut self, keep: impl Fn(Flat) -> bool) -> BTreeSet<Flat> {
         let (kept, tried) = core::mem::take(&mut self.lost).into_iter().partition(|flat| keep(*flat));
         self.lost = kept;
@@ -116,10 +118,10 @@ impl Trouble {
         self.lost.range(first..end).copied()
     }
 
-    /// A version of a dirty block is not the newest any more: what was known of it counts no
-    /// longer. Returns whether the block was lost.
+    /// Forgets what was known of a dirty block, because that version is not the newest any more.
+    /// Returns whether the block was lost.
     pub(crate) fn forget(&mut self, flat: Flat) -> bool {
-        // Mostly nothing is in trouble.
+        // Mostly these sets are empty.
         self.elsewhere.remove(&flat);
         for set in [&mut self.urgent, &mut self.suspect] {
             if !set.is_empty() {
@@ -134,8 +136,8 @@ impl Trouble {
         self.urgent.insert(flat);
     }
 
-    /// Reclaim needs a block's destage no longer. A block with one sound copy still should have one
-    /// on the origin soon.
+    /// Reclaim needs a block's destage no longer. A block with only one sound copy stays urgent: it
+    /// should have a copy on the origin soon.
     pub(crate) fn calm(&mut self, flat: Flat) {
         if !self.elsewhere.contains_key(&flat) {
             self.urgent.remove(&flat);
@@ -178,7 +180,7 @@ impl Trouble {
         self.suspect.contains(&flat) || self.elsewhere.contains_key(&flat)
     }
 
-    /// The origin has refused a run: runs end here from now on.
+    /// Makes runs end here from now on, because the origin has refused a run.
     pub(crate) fn break_at(&mut self, flat: Flat) {
         self.breaks.insert(flat);
     }
@@ -193,7 +195,7 @@ impl Trouble {
         self.breaks.range(first..=last).next().is_some()
     }
 
-    /// The origin has taken the blocks from `from` to `to`: runs end no more where they were
+    /// The origin has taken the blocks from `from` to `to`: runs no longer end where they were
     /// broken.
     pub(crate) fn written(&mut self, from: Flat, to: Flat) {
         while let Some(&at) = self.breaks.range(from..to).next() {
@@ -216,17 +218,18 @@ impl Trouble {
         self.elsewhere.values().any(|copies| *copies != Copies::OfLead)
     }
 
-    /// The other member couldn't be filled with these.
+    /// Notes that the other member couldn't be filled with these blocks.
     pub(crate) fn only_lead_has(&mut self, flats: impl Iterator<Item = Flat>) {
         self.elsewhere.extend(flats.map(|flat| (flat, Copies::OfLead)));
     }
 
-    /// There is no other member any more, or the other one leads.
+    /// Forgets the copies on the other member: there is none any more, or the other one leads.
     pub(crate) fn forget_copies(&mut self) {
         self.elsewhere.clear();
     }
 
-    /// The lead's copy of a dirty block was not sound. The second value tells whether that is new.
+    /// Notes that the lead's copy of a dirty block was not sound. The second value tells whether
+    /// that is new.
     pub(crate) fn lead_failed(&mut self, flat: Flat, result: Result<(), DeviceError>) -> (Finding, bool) {
         if self.elsewhere.get(&flat) == Some(&Copies::OfLead) {
             return (Finding::last(result), false);
@@ -234,17 +237,17 @@ impl Trouble {
         let copies = if result.is_ok() { Copies::Rotten } else { Copies::Unreadable };
         let new = self.elsewhere.insert(flat, copies).is_none();
         if new {
-            // What has one sound copy should soon have one on the origin.
+            // A block with one sound copy should soon have another on the origin.
             self.urgent.insert(flat);
         }
         (Finding::AskOther, new)
     }
 
-    /// The other member's copy of a dirty block was not sound.
+    /// Notes that the other member's copy of a dirty block was not sound.
     pub(crate) fn other_failed(&mut self, flat: Flat, result: Result<(), DeviceError>) -> Finding {
         match (self.elsewhere.get(&flat), result) {
             (Some(Copies::Rotten), _) => Finding::last(result),
-            // The lead couldn't read it, which may pass (test:
+            // The lead couldn't read the block, which may pass (test:
             // `a_mirror_that_lacks_a_block_does_not_hide_it`).
             (_, Ok(())) => {
                 self.elsewhere.insert(flat, Copies::OfLead);
@@ -257,12 +260,13 @@ impl Trouble {
         }
     }
 
-    /// A block left the index, and the log has to say so once more.
+    /// Notes that a block left the index, and that the log has to say so once more.
     pub(crate) fn drop_unrecorded(&mut self, flat: Flat) {
         *self.unrecorded.entry(flat).or_default() += 1;
     }
 
-    /// The log says durably that a block was dropped. Another time it may have been dropped since.
+    /// Notes that the log says durably that a block was dropped. The block may have been dropped
+    /// once more since.
     pub(crate) fn recorded(&mut self, flat: Flat) {
         if let Some(times) = self.unrecorded.get_mut(&flat) {
             *times -= 1;

@@ -115,9 +115,9 @@ fn worn(slots: u64, rounds: u64) -> (Index, Vec<Flat>) {
     (index, inside)
 }
 
-/// What a full table costs must not depend on how long it has run. When it took the next seven
-/// buckets, sent nobody on and brought nobody home, it came to 3.0 buckets a look-up, and 2.3 % of
-/// the entries in the tree, with 5 % more places.
+/// The cost of a full table must not depend on how long it has run. An older table took the next
+/// seven buckets, sent no entry on and brought none home. It came to 3.0 buckets a look-up, and 2.3
+/// % of the entries in the tree, with 5 % more places.
 #[test]
 fn it_does_not_wear_out() {
     let (index, inside) = worn(100_000, 12);
@@ -128,8 +128,8 @@ fn it_does_not_wear_out() {
     assert!(spilled < 0.001, "{spilled} of all are in the tree");
 }
 
-/// A checkpoint walks over the index while it changes: whoever is there all the time must be seen,
-/// once.
+/// A checkpoint walks over the index while it changes. A block that is there all the time must be
+/// seen, once.
 #[test]
 fn a_walk_beside_changes_sees_all_that_stay() {
     let (mut index, mut inside) = worn(2000, 12);
@@ -152,8 +152,8 @@ fn a_walk_beside_changes_sees_all_that_stay() {
     }
 }
 
-/// More blocks of one bucket than its eight have places for: the rest is in the tree, as good as
-/// the others, and comes home when there is room.
+/// A bucket can have more blocks than its eight have places for. The rest is in the tree, as good
+/// as the others, and comes home when there is room.
 #[test]
 fn a_crowd_is_in_the_tree_until_there_is_room() {
     let mut index = Index::new(1 << 34, 1000).unwrap();
@@ -176,7 +176,7 @@ fn a_crowd_is_in_the_tree_until_there_is_room() {
         assert_eq!(index.remove(*flat).map(|found| found.slot), Some(gone as u32));
         assert_eq!(index.get(*flat), None);
         if gone < WAYS {
-            // They were at home, and for each of them one came from the tree.
+            // These entries were at home. For each of them another one came from the tree.
             assert_eq!(index.spill.len(), 100 - 64 - 1 - gone);
         }
     }
@@ -184,7 +184,7 @@ fn a_crowd_is_in_the_tree_until_there_is_room() {
     assert_eq!(index.len(), 0);
 }
 
-/// The marks must not wear out: after any number of changes a block that is not there costs no more
+/// The marks must not wear out. After any number of changes a block that is not there costs no more
 /// looks.
 #[test]
 fn marks_say_where_entries_are_and_no_more() {
