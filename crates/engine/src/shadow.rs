@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The shadow tells what would be if the cache had another size: small models of it, fed with a
-//! sample of the blocks.
+//! The shadow tells what would be if the cache had another size. It has small models of the cache,
+//! fed with a sample of the blocks.
 //!
-//! A block is in the sample if a hash of its key says so: one in 2^n. A cache of 1/2^n of the size
-//! sees of these blocks what the whole one sees of all (SHARDS: Waldspurger et al., FAST 2015;
-//! miniature simulations of any policy: the same authors, USENIX ATC 2017). So four [`Model`]s of
-//! the policy that runs answer for half, the same, twice and four times the size. With the duels
-//! below they take at most 4 MiB. Where neighbours of a miss are read along, all blocks of such a
-//! unit are in the sample, or none: else a model could see nothing of them.
+//! A block is in the sample if a hash of its key says so: one in 2^n. A model with 1/2^n of the
+//! cache's size sees of these blocks what the whole cache sees of all. (SHARDS: Waldspurger et al.,
+//! FAST 2015. Miniature simulations of any policy: the same authors, USENIX ATC 2017.) So four
+//! [`Model`]s of the policy that runs answer for half, the same, twice and four times the size.
+//! With the duels below they take at most 4 MiB. Neighbours of a miss may be read along. Then all
+//! blocks of such a unit are in the sample, or none: else a model could see no neighbours.
 //!
 //! The sample has limits:
-//! - One block in 32 at most is in it. So the shadow costs 160 ns a block at worst, of 13 us that
+//! - At most one block in 32 is in it. So the shadow costs 160 ns a block at worst, of 13 us that
 //!   the daemon needs for a request of one block.
 //! - At most 16,384 blocks are in it for the present size. Caches of 2 GiB and more have 8,192 to
 //!   16,384 (test: `it_fits_in_4_mib`). Smaller caches have fewer, and their answers are worse.
@@ -18,8 +18,8 @@
 //! - Chance decides what share of the accesses is in it, most of all with a few hot blocks. Misses
 //!   are hardly those. So misses are counted against the accesses that should be in the sample
 //!   (SHARDS-adj).
-//! - How many misses the present size really has is known. The sample is taken to be wrong for the
-//!   other sizes by what it is wrong there ([`misses`]).
+//! - The true number of misses with the present size is known. The error of the sample there is
+//!   taken for the error with the other sizes, too ([`misses`]).
 //!
 //! For each size a [`Duel`] says whether the policy's gate is held open. With the present size the
 //! engine does what the duel says.
@@ -48,30 +48,30 @@ use crate::policy::{self, Hold, mix};
 
 /// The sizes that are modelled, in halves of the present one.
 const HALVES: [u32; 4] = [1, 2, 4, 8];
-/// Which of them is the present one.
+/// The place of the present size in [`HALVES`].
 const PRESENT: usize = 1;
 /// At most one block in 2^5 is sampled.
 const BITS_MIN: u32 = 5;
-/// Blocks of the model of the present size, at most.
+/// The most blocks of the model of the present size.
 const SAMPLED_BLOCKS_MAX: u64 = 1 << 14;
-/// Segments of a model, at most. Those of the smallest sample of a duel are still large enough to
-/// be sparse.
+/// The most segments of a model. Segments of a duel's smallest sample are still large enough to be
+/// sparse.
 const SEGMENTS_MAX: u64 = 256;
 /// Segments that a model keeps free: for both zones, and one more.
 const FREE_SEGMENTS: u64 = 3;
-/// Rounds after which what was counted before is forgotten.
+/// Rounds after which older counts are forgotten.
 const ROUNDS: u64 = 4;
-/// Sampled accesses without which nothing is said.
+/// The fewest sampled accesses for an answer.
 const ACCESSES_MIN: u64 = 1000;
-/// So that the sample has nothing to do with where the models' ghosts keep its blocks.
+/// The salt keeps the sample independent of the places where the models' ghosts keep its blocks.
 const SALT: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What is done to blocks.
+/// An access to blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// They are read.
     Read,
-    /// They are read by a stream that passes the cache.
+    /// A stream that passes the cache reads them.
     ReadPast,
     /// They are written, in writeback mode.
     Write,
@@ -81,7 +81,7 @@ pub enum Access {
     WritePast,
 }
 
-/// Blocks that the whole cache had when they were asked for, so far.
+/// Counts of blocks that the whole cache had when they were asked for, so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Found {
     /// They were read.
@@ -90,49 +90,49 @@ pub struct Found {
     pub written: u64,
 }
 
-/// What the whole cache does at this moment.
+/// The state of the whole cache at this moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Live {
-    /// What it had.
+    /// The blocks that it had.
     pub found: Found,
-    /// Whether what is missed brings its neighbours: the origin is slow to get to a block.
+    /// Whether a miss brings its neighbours: the origin is slow to get to a block.
     pub reads_around: bool,
 }
 
-/// What would be with a cache of another size.
+/// The answer for a cache of another size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WhatIf {
     /// The size, of which 100 is the present one.
     pub size_percent: u32,
-    /// What would have been counted in recent times, over all accesses.
+    /// The counts of recent times, over all accesses.
     pub totals: Totals,
-    /// Whether it would be full by now; until then it may get better still.
+    /// Whether such a cache would be full by now. Until then its figures may still get better.
     pub filled: bool,
 }
 
 /// Models of the cache in four sizes.
 pub struct Shadow {
-    /// For each size, whether the gate would be held open. With the present size that is what the
-    /// engine does.
+    /// For each size, whether the gate would be held open. With the present size the engine does
+    /// what the duel says.
     duels: [Option<Duel>; HALVES.len()],
     /// The sample: one block in 2^bits; without models there is none.
     bits: u32,
-    /// Whatever is not in this sample is in nobody's.
+    /// A block that is not in this sample is in no other.
     least_bits: u32,
     models: Vec<Model>,
     /// Blocks that are read around a miss. All of such a unit is in the models' sample, or nothing.
     unit_blocks: u64,
     /// Accesses so far when the models were told last.
     told_at: u64,
-    /// What was counted over all accesses.
+    /// Counts over all accesses.
     all: Seen,
     /// Sampled accesses.
     sampled: u64,
     round: u64,
     /// When the model of the present size was full.
     full_at: Option<u64>,
-    /// What had been counted one and two times [`ROUNDS`] ago, the older first. `marked_at` tells
-    /// when the newer was.
+    /// The counts one and two times [`ROUNDS`] ago, the older first. `marked_at` tells when the
+    /// newer was taken.
     marks: [Mark; 2],
     marked_at: u64,
 }
@@ -152,13 +152,13 @@ struct Mark {
 }
 
 impl Shadow {
-    /// The most memory that it takes.
+    /// The most memory that a shadow takes.
     pub const BYTES_MAX: u64 = 4 << 20;
 
-    /// The smallest cache that it says something about.
+    /// The smallest cache with answers.
     pub const BLOCKS_MIN: u64 = 1 << 13;
 
-    /// For a cache of that shape. Of a cache that is too small it says nothing.
+    /// A shadow for a cache of that shape. For a cache that is too small it has no answers.
     #[must_use]
     pub fn new(cache: Shape, policy: policy::Build) -> Self {
         let bits = cache.blocks().div_ceil(SAMPLED_BLOCKS_MAX).next_power_of_two().trailing_zeros().max(BITS_MIN);
@@ -189,8 +189,8 @@ impl Shadow {
     }
 
     /// Notes that a request does this to these blocks. Returns whether the policy's gate is to be
-    /// held open from now on, if that is something new. `live` is asked what the whole cache does,
-    /// only if that matters.
+    /// held open from now on, if that has changed. `live` is asked for the state of the whole
+    /// cache, only if that matters.
     pub fn note(&mut self, access: Access, keys: Range<u64>, live: impl FnOnce() -> Live) -> Option<Hold> {
         let blocks = keys.end - keys.start;
         self.all.accesses += blocks;
@@ -223,7 +223,7 @@ impl Shadow {
         }
         let unit_blocks = self.unit_blocks;
         let first = keys.start / unit_blocks;
-        // Mostly there is one: a division less.
+        // Mostly there is one unit: this saves a division.
         let end = if keys.end <= (first + 1) * unit_blocks { first + 1 } else { keys.end.div_ceil(unit_blocks) };
         let bits = self.bits;
         let mut sampled = (first..end).filter(|unit| is_sampled(mix(unit ^ SALT), bits)).peekable();
@@ -255,7 +255,7 @@ impl Shadow {
         self.sampled += 1;
         self.models.iter_mut().for_each(|model| apply(model, access, key));
         if self.full_at.is_none() && self.models[PRESENT].filled() {
-            // How it filled says nothing about how it does when it is full.
+            // The counts while it filled say nothing about a full cache.
             self.full_at = Some(self.sampled);
             self.marks = [self.mark(found); 2];
             self.marked_at = self.sampled;
@@ -273,18 +273,19 @@ impl Shadow {
         mark
     }
 
-    /// What would be with the sizes that are modelled, the present one among them. `found`: what
-    /// the whole cache has had so far. Empty while the answer is not known.
+    /// The answers for the sizes that are modelled, the present one among them. `found`: the hits
+    /// of the whole cache so far. The list is empty while the answer is not known.
     ///
     /// The answer is known a thousand sampled accesses after a cache of the present size would be
-    /// full. If that is not so after four rounds, the answer is known then: more isn't asked for.
+    /// full. If that is not so after four rounds, the answer is known then.
     #[must_use]
     pub fn what_if(&self, found: Found) -> Vec<WhatIf> {
         let needed = self.full_at.map_or(ROUNDS * self.round, |full| full + ACCESSES_MIN);
         if self.sampled < needed.max(ACCESSES_MIN) { Vec::new() } else { self.since(&self.marks[0], found) }
     }
 
-    /// What would be with other sizes, from the first access on, however few there were.
+    /// The answers for the sizes that are modelled, from the first access on, however few there
+    /// were.
     #[must_use]
     pub fn what_if_from_the_start(&self, found: Found) -> Vec<WhatIf> {
         self.since(&Mark::default(), found)
@@ -305,7 +306,7 @@ impl Shadow {
         said
     }
 
-    /// What was found in the sample, for all.
+    /// Scales counts of the sample up to all accesses.
     fn of_all(&self, found: Totals, mark: &Mark) -> Totals {
         let accesses = self.all.accesses - mark.all.accesses;
         let reads = self.all.reads - mark.all.reads;
@@ -325,15 +326,15 @@ impl Shadow {
         }
     }
 
-    /// Memory it takes.
+    /// Memory of the shadow.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.models.iter().map(Model::bytes).sum::<u64>() + self.duels.iter().flatten().map(Duel::bytes).sum::<u64>()
     }
 }
 
-/// What is said of a size. `present`: what is said of the present size. `so`: which blocks that
-/// really had.
+/// Corrects the counts of a size. `present`: the counts of the model of the present size. `so`: the
+/// blocks that the present size really had.
 fn corrected(said: Totals, present: Totals, so: Found) -> Totals {
     let read_misses = |totals: Totals| totals.reads - totals.read_hits;
     let write_misses = |totals: Totals| totals.absorbed_blocks - totals.write_hits;
@@ -350,12 +351,12 @@ fn corrected(said: Totals, present: Totals, so: Found) -> Totals {
     Totals { hits: read_hits + write_hits + others, read_hits, write_hits, origin_read_blocks, ..said }
 }
 
-/// How many misses a size really has. `said`: what its model says. `said_present` and `so_present`:
-/// what the model of the present size says, and what is true there.
+/// How many misses a size really has. `said`: the figure of its model. `said_present` and
+/// `so_present`: the figure of the model of the present size, and the truth.
 ///
 /// The sample errs in the same direction for all sizes, as it has more hot units than there should
-/// be, or fewer. What no model knows, like what was in the cache before, is so for all of them. A
-/// larger cache, which misses less, is wrong by less.
+/// be, or fewer. Facts that no model knows, like the earlier content of the cache, are unknown to
+/// all models. A larger cache, which misses less, is wrong by less.
 fn misses(said: u64, said_present: u64, so_present: u64) -> u64 {
     let wrong = so_present as f64 - said_present as f64;
     let part = if said < said_present { said as f64 / said_present as f64 } else { 1.0 };
@@ -377,7 +378,7 @@ fn apply(model: &mut Model, access: Access, key: u64) {
     }
 }
 
-/// The shape of a cache of so many halves of another.
+/// The shape of a cache of `halves` halves of another.
 fn resized(cache: Shape, halves: u32) -> Shape {
     let window_blocks = (cache.window_blocks * halves as usize / 2).min(policy::Window::BLOCKS_MAX as usize);
     Shape { segments: (u64::from(cache.segments) * u64::from(halves) / 2) as u32, window_blocks, ..cache }
@@ -390,11 +391,11 @@ fn sampled(cache: Shape, halves: u32, bits: u32) -> Shape {
     Shape { window_blocks, read_around_blocks, ..scaled(cache, halves, bits) }
 }
 
-/// The shape of a model of so many halves of a cache, for one block in 2^bits, each alone.
+/// The shape of a model of `halves` halves of a cache, for one block in 2^bits, each alone.
 fn scaled(cache: Shape, halves: u32, bits: u32) -> Shape {
     let scale = |blocks: u64| ((blocks * u64::from(halves)) >> bits >> 1).max(1);
-    // What a cache keeps free is not there for blocks. A model is not charged for what it must keep
-    // free.
+    // A cache has no blocks in the room that it keeps free. A model is not charged for the room
+    // that it must keep free.
     let usable = u64::from(cache.segments - cache.free_segments.min(cache.segments)) * u64::from(cache.segment_blocks);
     let usable = scale(usable);
     let segment_blocks = (usable / SEGMENTS_MAX).max(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Everything is admitted, the oldest segment goes, nothing is copied forward.
+//! The policy "fifo": everything is admitted, the oldest segment goes, nothing is copied forward.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -15,14 +15,14 @@ pub(super) const SPEC: Spec<Build> = Spec {
     build: |_| Box::new(Fifo::default()),
 };
 
-/// Segments that are looked at. Where none of the oldest is evictable, younger ones aren't either,
-/// as a checkpoint has to cover them; or they are better left alone until they are clean.
+/// How many segments are looked at. If none of the oldest is evictable, younger ones aren't either,
+/// as a checkpoint has to cover them. Or they are better left alone until they are clean.
 const LOOK: usize = 256;
 
 /// Segments in the order in which they were sealed.
 ///
-/// A segment that is forgotten leaves its entry behind: to find the entry would take as long as
-/// there are segments. So an entry counts only if its stamp is the segment's.
+/// A segment that is forgotten leaves its entry behind: a search for it would take longer with more
+/// segments. So an entry counts only if its stamp is the segment's.
 #[derive(Default)]
 pub(super) struct Fifo {
     entries: VecDeque<(SegmentId, u32)>,
@@ -48,7 +48,7 @@ impl Fifo {
         self.len += 1;
     }
 
-    /// Takes out the oldest one that is evictable, of the oldest few.
+    /// Takes out the oldest evictable segment, of the oldest few.
     pub(super) fn take(&mut self, evictable: &dyn Fn(SegmentId) -> bool) -> Option<SegmentId> {
         let stamps = &self.stamps;
         while self.entries.front().is_some_and(|(segment, stamp)| stamps[segment.0 as usize] != *stamp) {
@@ -62,7 +62,7 @@ impl Fifo {
         Some(segment)
     }
 
-    /// Takes out that one; false if it isn't there.
+    /// Takes out that segment; false if it isn't there.
     pub(super) fn take_out(&mut self, segment: SegmentId) -> bool {
         let there = self.stamps.get(segment.0 as usize).is_some_and(|stamp| *stamp != 0);
         if there {
@@ -80,7 +80,7 @@ impl Fifo {
         }
     }
 
-    /// Memory it takes.
+    /// Memory of the queue.
     pub(super) fn bytes(&self) -> u64 {
         (self.entries.capacity() * size_of::<(SegmentId, u32)>() + self.stamps.capacity() * size_of::<u32>()) as u64
     }

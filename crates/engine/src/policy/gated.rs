@@ -4,28 +4,30 @@
 //! - **Writes** are appended to the zone of writes. When that zone is larger than its share, its
 //!   oldest segment goes. Blocks that were seen twice more move on to the main zone. A block seen
 //!   three times has a hit there: so has each block that was written while it was in the main zone.
-//! - **What is written again** after the zone of writes lost it moves on, too. After the main zone
-//!   lost it, it begins anew: in a loop larger than the cache each block would push out the next.
-//! - **The gate.** Once the cache is full, a block that a read missed is admitted if it was seen
-//!   more often than the gate asks, and twice at least. Else the block waits in the window, and a
-//!   ghost then remembers its count.
+//! - **Blocks that are written again** after the zone of writes lost them move on, too. After the
+//!   main zone lost them, they begin anew: in a loop larger than the cache each block would push
+//!   out the next.
+//! - **The gate.** The gate works once the cache is full. A block that a read missed is admitted if
+//!   it was seen more often than the gate asks, and twice at least. Else the block waits in the
+//!   window, and a ghost then remembers its count.
 //! - **The main zone** is a CLOCK (FIFO with reinsertion). A block is copied forward as long as it
-//!   has hits, and loses one each time: so hits pay for copies. A sixteenth of what is reclaimed
-//!   becomes free in any case, but for 16 segments that may be copied whole on credit. Else writes
-//!   would have to wait until a whole zone of hot blocks was copied.
-//! - **What adapts.** A ghost that comes back shows what was wrong. One of the zone of writes: the
-//!   share grows. One of the main zone: the share shrinks (`share.rs`), and the gate rises, since
-//!   what was admitted pushed out what was needed. One that was declined: the gate falls. A step up
-//!   is sixteen steps down: declined blocks come back all the time, and an admission costs a write
-//!   of flash.
+//!   has hits, and loses one each time: so hits pay for copies. A sixteenth of each reclaimed
+//!   segment becomes free in any case, except for 16 segments that may be copied whole on credit.
+//!   Otherwise writes would have to wait until a whole zone of hot blocks was copied.
+//! - **Adaptation.** A ghost that comes back shows what was wrong. If the zone of writes lost the
+//!   block, its share grows. If the main zone lost it, the share shrinks (`share.rs`), and the gate
+//!   rises: admitted blocks pushed out needed ones. If the block was declined, the gate falls. A
+//!   step up is sixteen steps down: declined blocks come back all the time, and an admission costs
+//!   a write of flash.
 //! - **The held gate.** Models of the cache ([`crate::shadow::Duel`]) may find that an LRU does
-//!   better. The gate is held open until the LRU no longer does. Half of what is reclaimed becomes
-//!   free meanwhile, or seven eighths if all that is asked for has changed. Where all blocks have
-//!   hits of earlier days, copying them forward would take the hand round the zone before what is
-//!   new has been asked for again.
+//!   better. Then the gate is held open until the LRU no longer does. Half of what is reclaimed
+//!   becomes free meanwhile, or seven eighths if all requests have changed. If all blocks have hits
+//!   of earlier days, copying them forward would take the hand round the zone. New blocks would
+//!   leave before they are asked for again.
 //!
-//! The idea of a frequency gate before flash: Flashield (NSDI 2019), TinyLFU (ACM TOS 2017); ghosts
-//! by zone: ARC, 2Q. What each part is worth: docs/laboratory/policy.md.
+//! The frequency gate before flash is an idea of Flashield (NSDI 2019) and TinyLFU (ACM TOS 2017).
+//! Ghosts by zone come from ARC and 2Q. The page docs/laboratory/policy.md tells what each part is
+//! worth.
 
 use alloc::boxed::Box;
 
@@ -42,34 +44,35 @@ pub(super) const SPEC: Spec<Build> = Spec {
     build: |capacity| Box::new(Gated::new(capacity)),
 };
 
-/// Ghosts per block of the cache, in quarters: 2.5 bytes, with the index's 8.4 and all else just
-/// under 12.
+/// Ghosts per block of the cache, in quarters. They take 2.5 bytes; with the index's 8.4 and all
+/// else just under 12.
 const GHOST_QUARTERS: u64 = 5;
-/// The gate in steps: one sighting, the steps up and down, the highest. (A gate of one or three
-/// sightings that never moves: 0.6 and 0.4 points fewer hits on the loads that are tuned on.)
+/// The gate in steps: one sighting, the steps up and down, the highest gate. (A gate of one or
+/// three sightings that never moves has 0.6 and 0.4 points fewer hits on the loads that are tuned
+/// on.)
 const SIGHTING: u32 = 256;
 const GATE_UP: u32 = 16;
 const GATE_DOWN: u32 = 1;
 const GATE_MAX: u32 = 5 * SIGHTING;
-/// A model of a sample sees fewer returns, so each return moves its gate by more. A step is half a
-/// sighting at most, or the gate jumps. With 1, 16 and 32 the shadow was further from a full
-/// simulation.
+/// The most steps that a model's gate takes at once. A model of a sample sees fewer returns, so
+/// each return moves its gate by more. With this limit a step is half a sighting at most, or the
+/// gate would jump. With 1, 16 and 32 the shadow was further from a full simulation.
 const PACE_MAX: u32 = 8;
 /// Hits for which a block of the zone of writes is kept.
 const WRITES_KEEP: u8 = 2;
 /// The part of reclaimed segments that may be copied forward, in sixteenths.
 const COPIED_SIXTEENTHS: u32 = 15;
-/// The part while the gate is held open, and the part if all that is asked for has changed. Copies
-/// that were saved up before may be used all the same. (With 15 for both, `sim adapt`'s phases are
-/// 5 points under LRU over a turnover, and not 0.5.)
+/// The part while the gate is held open, and the part if all requests have changed. Copies that
+/// were saved up before may be used all the same. (With 15 for both, `sim adapt`'s phases are 5
+/// points under LRU over a turnover, and not 0.5.)
 const COPIED_SIXTEENTHS_HELD: u32 = 8;
 const COPIED_SIXTEENTHS_SHIFTED: u32 = 2;
-/// How many segments' worth of copies may be saved up. (Without: 0.5 points fewer hits.)
+/// How many segments' worth of copies may be saved up. (Without it: 0.5 points fewer hits.)
 const COPIED_SEGMENTS_MAX: u32 = 16;
-/// What a block of the main zone counts for when it leaves: it was admitted on the second sighting,
-/// mostly.
+/// The count of a block of the main zone when it leaves: mostly it was admitted on the second
+/// sighting.
 const MAIN_COUNT: u8 = 2;
-/// Of the count of a block in the window: it was refused.
+/// A bit in the count of a block in the window: the block was refused.
 const REFUSED: u8 = 1 << 7;
 
 struct Gated {
@@ -83,7 +86,7 @@ struct Gated {
     copies: u32,
     /// How many steps of the gate are taken at once.
     pace: u32,
-    /// While the gate is held open what it would learn is not its own doing.
+    /// While the gate is held open it learns nothing, because what happens is not its own doing.
     hold: Hold,
 }
 
@@ -107,7 +110,7 @@ impl Gated {
         self.hold != Hold::No
     }
 
-    /// A ghost came back: the zone that it left, or had no room for it, was too small.
+    /// A ghost came back: the zone that the block left, or that had no room for it, was too small.
     fn learn_share(&mut self, from: From) {
         match from {
             From::Writes => self.share.misses(Zone::Writes),
@@ -149,7 +152,7 @@ impl Policy for Gated {
     }
 
     fn left_window(&mut self, key: u64, seen: u8) {
-        // What the gate did not decline says nothing about it when it comes back.
+        // A block that the gate did not decline says nothing about the gate when it comes back.
         let from = if seen & REFUSED == 0 { From::Declined } else { From::Refused };
         self.ghost.put(key, Seen { from, count: seen & !REFUSED });
     }
@@ -224,8 +227,8 @@ impl Policy for Gated {
         self.share.loses(zone);
         let seen = match zone {
             Zone::Writes => Seen { from: From::Writes, count: 1 + hits },
-            // What is pushed out while the gate is held open says nothing about the height of one
-            // that is not.
+            // A block that is pushed out while the gate is held open says nothing about the height
+            // of a gate that isn't held.
             Zone::Main => Seen { from: if self.is_held() { From::Refused } else { From::Main }, count: MAIN_COUNT },
         };
         self.ghost.put(key, seen);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The share: how many blocks the zone of writes may have. That follows what comes back.
+//! The share: how many blocks the zone of writes may have. It follows the blocks that come back.
 //!
 //! A ghost that the zone of writes lost makes its share grow, and a ghost of the main zone makes it
-//! shrink, as ARC's p (Megiddo and Modha, FAST 2003). A step is as long as the other zone has lost
-//! more blocks than its own. So the share rests where a block that either zone loses is equally
-//! likely to come back. With equal steps the share would rest where equally many come back. Then
-//! the zone that loses more blocks, each worth less, would have too much. Measured on 37 made
-//! traces, hits without / behind a page cache: 46.4 / 29.3 % with equal steps, 47.0 / 29.7 % so. On
-//! twelve real traces there are as many (docs/laboratory/policy-tried.md).
+//! shrink. ARC's p does the same (Megiddo and Modha, FAST 2003). The more blocks the other zone has
+//! lost than the ghost's own, the longer is the step. So the share rests where a block that either
+//! zone loses is equally likely to come back. With equal steps the share would rest where equally
+//! many come back. Then the zone that loses more blocks, each worth less, would have too much.
+//!
+//! Measured on 37 made traces, hits without / behind a page cache: 46.4 / 29.3 % with equal steps,
+//! 47.0 / 29.7 % with these. On twelve real traces there are as many
+//! (docs/laboratory/policy-tried.md).
 
 use super::Zone;
 
@@ -18,8 +20,9 @@ use super::Zone;
 const FIRST: u64 = 25;
 const MIN: u64 = 1;
 const MAX: u64 = 97;
-/// A step of one block, in parts; and the longest step, in blocks. With four at most loads of many
-/// writes had 0.9 points fewer hits, others as many (docs/laboratory/policy-tried.md).
+/// The parts of a block, which is the shortest step, and the longest step in blocks. With four
+/// blocks at most, loads of many writes had 0.9 points fewer hits, others as many
+/// (docs/laboratory/policy-tried.md).
 const STEP: u64 = 16;
 const STEPS_MAX: u64 = 16;
 
@@ -39,21 +42,22 @@ impl Share {
         Self { blocks, parts: percent(blocks, FIRST), begun: false, lost: [0; 2] }
     }
 
-    /// Something has to leave, and the zone of writes has so many blocks. The first time it keeps
-    /// nine tenths of what it took while there was room for all: that is how much is written. With
-    /// [`FIRST`] instead it was emptied down to that, and had to win back what it needs by misses.
+    /// Begins when a block has to leave for the first time, and the zone of writes has `held`
+    /// blocks. The zone keeps nine tenths of them: it shows how much is written while there is room
+    /// for all. When it kept only [`FIRST`], it was emptied down to that, and had to win blocks
+    /// back by misses.
     pub(super) fn begin(&mut self, held: u64) {
         if !core::mem::replace(&mut self.begun, true) {
             self.parts = (held * STEP * 9 / 10).clamp(percent(self.blocks, FIRST), percent(self.blocks, MAX));
         }
     }
 
-    /// Whether so many blocks are more than the zone of writes may have.
+    /// Whether `blocks` blocks are more than the zone of writes may have.
     pub(super) fn is_exceeded_by(&self, blocks: u64) -> bool {
         blocks * STEP > self.parts
     }
 
-    /// A zone lost a block.
+    /// Notes that a zone lost a block.
     pub(super) fn loses(&mut self, zone: Zone) {
         self.lost[usize::from(zone == Zone::Main)] += 1;
         if self.lost[0] + self.lost[1] > self.blocks {
@@ -61,7 +65,7 @@ impl Share {
         }
     }
 
-    /// A block is missed that this zone lost, or had no room for.
+    /// Notes the miss of a block that this zone lost, or had no room for.
     pub(super) fn misses(&mut self, zone: Zone) {
         let [writes, main] = self.lost.map(|lost| lost + 1);
         let step = |other: u64, own: u64| (STEP * other / own).clamp(STEP, STEP * STEPS_MAX);
@@ -72,7 +76,7 @@ impl Share {
     }
 }
 
-/// In parts.
+/// A percentage of `blocks`, in parts.
 fn percent(blocks: u64, percent: u64) -> u64 {
     blocks * STEP * percent / 100
 }
@@ -81,8 +85,8 @@ fn percent(blocks: u64, percent: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Of equal losses a block of each zone counts for one; of a zone that loses a third of what
-    /// the other does for three, and never for more than sixteen.
+    /// With equal losses a block of each zone counts for one. A block of a zone that loses a third
+    /// of the other's losses counts for three. No block counts for more than sixteen.
     #[test]
     fn a_step_is_as_long_as_the_other_zone_loses_more() {
         for (lost_writes, lost_main, grows, shrinks) in

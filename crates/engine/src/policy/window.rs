@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The window: blocks that a read missed and that were not admitted wait here, in RAM, for a second
-//! look.
+//! The window: blocks that a read missed and that were not admitted. They wait here, in RAM, for a
+//! second look.
 //!
 //! A block that comes again soon is a hit without having been written to flash. A block that is
-//! only asked for in quick succession is never written (the correlated references of 2Q, Johnson
-//! and Shasha 1994; W-TinyLFU's window).
+//! only asked for in quick succession is never written. (Such are the correlated references of 2Q,
+//! Johnson and Shasha 1994, and W-TinyLFU's window.)
 //!
 //! The window is a FIFO of places; the caller holds the bytes by place. Each write of a block asks
 //! for it here, and each miss several times. So a block is found by chains, not in a tree: replays
@@ -12,11 +12,11 @@
 //! twelve traces a tenth was no better.
 //!
 //! Neighbours of a miss came along unasked. They wait here, too, where they cost no flash. A
-//! neighbour that is asked for is a first comer; else it leaves as if it had never been here. How
-//! many are asked for says whether more shall come.
+//! neighbour that is asked for is treated as a block that comes for the first time. Else it leaves
+//! as if it had never been here. The number that is asked for decides whether more shall come.
 //!
-//! Measured on the twelve traces, in the mean: hits without and behind a page cache of 16 MiB, and
-//! blocks read from the origin for each access in both cases.
+//! These are means of the twelve traces: hits without and behind a page cache of 16 MiB. The last
+//! column has the blocks read from the origin for each access in both cases.
 //!
 //! | neighbours come | hits without / behind a page cache | blocks read per access |
 //! |---|---|---|
@@ -35,14 +35,14 @@ use crate::fact::types::BLOCK_BYTES;
 use crate::organ::chains::{Chains, NOBODY, grow};
 
 const CACHE_PART: u64 = 32;
-/// Neighbours come while one in this many is asked for. For a disk a hundredth would pay: to carry
-/// 60 KiB takes a twentieth of the time to get to a block. For a network volume of 1 ms and 250
-/// MB/s a sixtieth would pay. But neighbours push others out, and somebody may pay for bytes.
+/// Neighbours come while one in this many is asked for. For a disk a hundredth would pay: 60 KiB
+/// take a twentieth of the time that it needs to get to a block. For a network volume of 1 ms and
+/// 250 MB/s a sixtieth would pay. But neighbours push others out, and somebody may pay for bytes.
 const ASKED_FOR_PART: u64 = 8;
-/// A judgement needs so many; from so many on the older ones count half.
+/// The fewest neighbours for a judgement, and the number from which on older ones count half.
 const JUDGED_MIN: u64 = 256;
 const JUDGED_MAX: u64 = 2048;
-/// Neighbours of one unit in so many come in any case, so that it is known when they would pay.
+/// Neighbours of one unit in this many come in any case, so that it is known when they would pay.
 const CONTROL: u64 = 32;
 /// The count of a neighbour that nobody has asked for.
 const UNASKED: u8 = 0;
@@ -51,12 +51,12 @@ const UNASKED: u8 = 0;
 #[derive(Default)]
 pub struct Window {
     capacity: usize,
-    /// Place -> who waits there, and how often he was seen.
+    /// The block that waits in each place, and how often it was seen.
     keys: Vec<u64>,
     seen: Vec<u8>,
     at: Chains,
     hand: usize,
-    /// Neighbours whose time here is over. With those among them that were asked for, the number is
+    /// Neighbours whose time here is over, and how many of them were asked for. Both numbers are
     /// halved from time to time.
     judged: u64,
     asked_for: u64,
@@ -75,7 +75,7 @@ impl Window {
         Self::of((cache_blocks / CACHE_PART).min(Self::BLOCKS_MAX / lanes.max(1)) as usize)
     }
 
-    /// A window of that many blocks.
+    /// A window of `capacity` blocks.
     pub(crate) fn of(capacity: usize) -> Self {
         Self { capacity, ..Self::default() }
     }
@@ -92,13 +92,14 @@ impl Window {
         self.at.find(key, &self.keys)
     }
 
-    /// From now on a block was seen so often.
+    /// Notes how often a block was seen.
     pub(crate) fn stays(&mut self, place: u32, seen: u8) {
         self.seen[place as usize] = seen;
     }
 
-    /// A block is read. Returns whether it came along and is asked for for the first time. Then the
-    /// policy is to be asked about it; until then the block counts as one that was not declined.
+    /// Notes that a block is read. Returns whether it came along and is asked for for the first
+    /// time. Then the policy is to be asked about it. Until then it counts as a block that was not
+    /// declined.
     pub(crate) fn read(&mut self, place: u32, policy: &mut dyn Policy) -> bool {
         let seen = &mut self.seen[place as usize];
         let first = *seen == UNASKED;
@@ -120,7 +121,7 @@ impl Window {
     /// Whether neighbours from that unit should come.
     pub(crate) fn wants_neighbours(&self, unit: u64) -> bool {
         let pays = self.judged < JUDGED_MIN || self.asked_for * ASKED_FOR_PART >= self.judged;
-        // Bits that don't choose what the other users of this hash look at.
+        // These bits don't choose what the other users of this hash look at.
         self.capacity > 0 && (pays || (mix(unit) >> 20).is_multiple_of(CONTROL))
     }
 
@@ -130,7 +131,7 @@ impl Window {
     }
 
     /// Puts a block in that was seen at least once. Returns its place, and the block that had to
-    /// leave for it, if anybody had asked for that block. `None`: there is no place at all.
+    /// leave for it, if a client had asked for that block. `None`: there is no place at all.
     pub fn put(&mut self, key: u64, seen: u8) -> Option<(u32, Option<(u64, u8)>)> {
         debug_assert_ne!(seen, UNASKED, "bug: block {key} was asked for");
         self.place(key, seen)
@@ -144,7 +145,7 @@ impl Window {
         Some((place as u32, left))
     }
 
-    /// Other blocks come that nobody knows, `others` of them: the blocks in their places leave.
+    /// Makes room for `others` unknown blocks: the blocks in their places leave.
     pub(crate) fn others_come(&mut self, others: u64, policy: &mut dyn Policy) {
         for _ in 0..others.min(self.capacity as u64) {
             let Some(place) = self.next_place() else { return };
@@ -169,7 +170,7 @@ impl Window {
         Some(place)
     }
 
-    /// Empties a place; who had to leave, if anybody had asked for him.
+    /// Empties a place. Returns the block that had to leave, if a client had asked for it.
     fn leave(&mut self, place: usize) -> Option<(u64, u8)> {
         let (key, seen) = (self.keys[place], self.seen[place]);
         if key == NOBODY {
@@ -188,7 +189,7 @@ impl Window {
     /// neighbour among them was of no use, as to a client that only writes.
     pub fn forget(&mut self, keys: Range<u64>) {
         if keys.end.saturating_sub(keys.start) > self.keys.len() as u64 {
-            // Of a range that is longer than the window those who wait are looked at instead.
+            // If a range is longer than the window, the waiting blocks are looked at instead.
             for place in 0..self.keys.len() {
                 if keys.contains(&self.keys[place]) {
                     self.leave(place);
@@ -203,7 +204,7 @@ impl Window {
         }
     }
 
-    /// All who wait.
+    /// All blocks that wait.
     pub fn keys(&self) -> impl Iterator<Item = u64> + '_ {
         self.keys.iter().copied().filter(|key| *key != NOBODY)
     }

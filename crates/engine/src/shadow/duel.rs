@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Duels: small models of the cache say whether the policy's gate should be held open.
 //!
-//! When what clients ask for changes, the gate costs a second miss of each block. So a sample of
-//! the blocks is seen by three models: an LRU, the policy with its gate, and the policy as it is
-//! run. The sample has up to 4,096 blocks, and small caches have one, too.
+//! When clients' requests change, the gate costs a second miss of each block. So a sample of the
+//! blocks is seen by three models: an LRU, the policy with its gate, and the policy as it is run.
+//! The sample has up to 4,096 blocks, and small caches have a sample, too.
 //!
-//! An LRU that is ahead of the gate has the gate held open. The lead is counted over about a
+//! If the LRU is ahead of the gate, the gate is held open. The lead is counted over about a
 //! turnover. The lead must be half a hit of a hundred, and more than chance would make of two
 //! models that are equally good. The gate stays open until the lead is half of that. So a scan that
 //! comes just then is cached for a turnover at most, as the LRU would cache the scan. Without a
 //! look at chance, random blocks of ten times the cache were written to flash twice as often, for
 //! no hit more.
 //!
-//! When all that clients ask for has changed ([`Shift`]), the gate is held open on trial for half a
-//! round. A round is as many accesses as the cache has blocks. The gate stays open longer if the
-//! LRU is ahead then. What was hot is hardly copied forward for four rounds then. There is no trial
-//! after one that was in vain, nor while the LRU is behind, as with loops. Measured with data of
-//! 0.8 caches that changes every six rounds: 0.0 to 1.0 points under LRU over a turnover; 2.3 to
-//! 6.9 without the trial. A lead of nothing means little: of 4,096 blocks the repetitions alone are
-//! worth 0.2 points. But such a lead was enough on all traces.
+//! When all requests have changed ([`Shift`]), the gate is held open on trial for half a round. A
+//! round is as many accesses as the cache has blocks. The gate stays open longer if the LRU is
+//! ahead then. Blocks that were hot before are then hardly copied forward for four rounds. There is
+//! no trial after a trial in vain, nor while the LRU is behind, as with loops.
+//!
+//! Measured with data of 0.8 caches that changes every six rounds: 0.0 to 1.0 points under LRU over
+//! a turnover. Without the trial it was 2.3 to 6.9. A lead of nothing means little: of 4,096 blocks
+//! the repetitions alone are worth 0.2 points. But such a lead was enough on all traces.
 //!
 //! An open gate may be in vain: a burst that an LRU likes costs blocks that were gathered over a
 //! long time. Then the policy as it is run lags behind the gate, and the LRU must be ahead by twice
-//! as much the next time. The lead that is asked for falls by half when an open gate has paid. The
-//! lead falls, too, when the LRU has had more hits than the gate, by four times of what an open
-//! gate had cost in vain. Else one bad day would be remembered for good (measured:
+//! as much the next time. The lead that is asked for is halved when an open gate has paid. It is
+//! also halved when the LRU has had more hits than the gate, by four times the loss of an open gate
+//! in vain. Otherwise one bad day would be remembered for good (measured:
 //! docs/laboratory/policy.md).
 
 use core::ops::Range;
@@ -35,36 +36,36 @@ use super::shift::Shift;
 use super::{Access, SALT, apply, is_sampled, scaled};
 use crate::policy::{self, Hold, mix};
 
-/// Blocks of the sample, at most.
+/// The most blocks of the sample.
 const SAMPLED_BLOCKS_MAX: u64 = 1 << 12;
 /// The LRU's share of the cache's blocks, in eighths: about what a log holds beside free and dead
 /// room. An LRU of all blocks has hits that no log of that size reaches, and had the gate held open
-/// in vain: with 33/64 of what `cp_vscsi_al` touches 46.0 % were hits, with 32/64 51.8 %. With
-/// seven eighths they are 52.9 % and 51.2 % (docs/laboratory/loads.md).
+/// in vain. With 33/64 of the blocks that `cp_vscsi_al` touches 46.0 % were hits, with 32/64 51.8
+/// %. With seven eighths they are 52.9 % and 51.2 % (docs/laboratory/loads.md).
 const LRU_EIGHTHS: u64 = 7;
 /// The lead that is asked of an LRU at first, and at most, in hits per access. With the largest
 /// lead a change of everything is still seen.
 const LEAD_FIRST: f64 = 0.005;
 const LEAD_MAX: f64 = 0.3;
-/// And by how many standard deviations of what chance does.
+/// The lead that is asked for, in standard deviations of chance.
 const LEAD_SIGMAS: f64 = 4.0;
 /// The lead counts up to this many times what is asked for. Without hits of any model the lead
 /// falls to the half in 0.9 turnovers: ln(1.25 / 0.5).
 const LEAD_COUNTED: f64 = 1.25;
-/// Hits, as a share of the cache. The lead that is asked for changes when what is run is so far
-/// ahead of the gate, or behind it.
+/// Hits, as a share of the cache. If the policy as it is run is so far ahead of the gate, or behind
+/// it, the lead that is asked for changes.
 const PAID: f64 = 0.05;
-/// Hits that the LRU must have had more than the gate, as a share of the cache, for half the lead
-/// to be asked for. Each access counts for a little of a hit: without any hits, 67 rounds are
+/// Hits that the LRU must have more than the gate before the lead that is asked for is halved, as a
+/// share of the cache. Each access counts for a little of a hit: without any hits, 67 rounds are
 /// enough.
 const FORGONE: f64 = 4.0 * PAID;
 const FORGIVEN: f64 = 0.003;
-/// How long a trial is, in accesses, as a share of the cache. If the gate stays open, what was hot
-/// before is hardly copied forward for [`SETTLED`].
+/// How long a trial is, in accesses, as a share of the cache. If the gate stays open, blocks that
+/// were hot before are hardly copied forward for [`SETTLED`].
 const TRIAL: f64 = 0.5;
 const SETTLED: f64 = 4.0;
 
-/// Three ways to run one cache.
+/// A duel: three ways to run one cache.
 pub struct Duel {
     /// The sample: one block in 2^bits.
     bits: u32,
@@ -74,20 +75,20 @@ pub struct Duel {
     score: Score,
 }
 
-/// Who is ahead.
+/// The score of a duel: which model is ahead.
 #[derive(Debug)]
 struct Score {
-    /// Blocks of the cache, of which each counts for one of the sample.
+    /// Blocks of the cache, as far as the sample sees them.
     blocks: f64,
     /// The lead of the LRU over the gate in hits per access: an exponential mean over a turnover.
     lead: f64,
-    /// How often one of the two has a block that the other hasn't: likewise.
+    /// How often only one of the two has a block: likewise an exponential mean.
     differ: f64,
-    /// What lead is asked for, if chance doesn't ask for more.
+    /// The lead that is asked for, if chance doesn't ask for more.
     asked: f64,
-    /// Hits that what is run had more than the gate, since `asked` changed.
+    /// Hits that the policy as it is run had more than the gate, since `asked` changed.
     paid: f64,
-    /// Hits that the LRU had more than the gate while that was not held, since then.
+    /// Hits that the LRU had more than the gate since then, while the gate was not held open.
     forgone: f64,
     shift: Shift,
     /// Accesses so far, and how many there had been when a trial began.
@@ -113,7 +114,7 @@ impl Score {
         }
     }
 
-    /// An access before the cache is full.
+    /// Notes an access before the cache is full.
     fn fill(&mut self, read: bool, hit: bool) {
         self.accesses += 1;
         if read {
@@ -159,7 +160,7 @@ impl Score {
             self.shifted_at = Some(self.accesses);
         }
         if begins || on_trial {
-            // One at a time.
+            // There is only one trial at a time.
             self.shift.end();
         }
         let ahead = self.lead > if self.hold == Hold::No { asked } else { asked / 2.0 };
@@ -174,16 +175,16 @@ impl Score {
 }
 
 impl Duel {
-    /// The smallest cache whose gate is ever held open: of fewer blocks, hits say nothing.
+    /// The smallest cache whose gate is ever held open. With fewer blocks, hits say nothing.
     pub const BLOCKS_MIN: u64 = 1 << 10;
 
-    /// For a cache of that shape as it is run; `None` if it is too small.
+    /// A duel for a cache of that shape as it is run; `None` if it is too small.
     #[must_use]
     pub fn of(cache: Shape, policy: policy::Build) -> Option<Self> {
         Self::sampled(cache, policy, 0)
     }
 
-    /// With one block in 2^n in the sample at most.
+    /// A duel with at most one block in 2^`bits_min` in the sample.
     pub(super) fn sampled(cache: Shape, policy: policy::Build, bits_min: u32) -> Option<Self> {
         let blocks = cache.blocks() + cache.window_blocks as u64;
         if blocks < Self::BLOCKS_MIN {
@@ -197,7 +198,7 @@ impl Duel {
     }
 
     /// Notes that a request does this to these blocks. Returns whether the gate is to be held open,
-    /// if that is something new.
+    /// if that has changed.
     pub fn note(&mut self, access: Access, keys: Range<u64>) -> Option<Hold> {
         let before = self.score.hold;
         keys.for_each(|key| self.note_hashed(access, key, mix(key ^ SALT)));
@@ -239,13 +240,13 @@ impl Duel {
                     self.score.fill(read, gated);
                 }
             }
-            // What passes the cache is no question to the gate.
+            // The gate is not asked about blocks that pass the cache.
             Access::ReadPast => {}
             Access::WritePast => self.lru.forget(key),
         }
     }
 
-    /// Memory it takes.
+    /// Memory of the duel.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.lru.bytes() + self.gated.bytes() + self.run.bytes()
@@ -269,7 +270,8 @@ mod tests {
         Duel::of(SHAPE, policy::ALL[0].build).expect("it is large enough")
     }
 
-    /// Reads of random blocks of so many from `first` on; how many found the gate held open.
+    /// Reads random blocks out of `blocks` from `first` on. Returns how many reads found the gate
+    /// held open.
     fn random(duel: &mut Duel, reads: u64, first: u64, blocks: u64) -> u64 {
         let read = |nth| {
             let key = first + mix(nth) % blocks;
@@ -354,7 +356,8 @@ mod tests {
 
     #[test]
     fn a_lead_by_chance_opens_nothing() {
-        // Both hit three of ten, each others: the lead is often more than is asked for.
+        // Both models hit three of ten reads, but not the same ones. The lead is often more than is
+        // asked for.
         let mut score = Score::new(4096);
         let hit = |salt: u64, nth: u64| mix(nth ^ salt << 40) % 10 < 3;
         let mut most = 0.0_f64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An LRU of keys, for the duel: what a cache would hold that takes all blocks, and drops the block
-//! that was asked for longest ago.
+//! An LRU of keys, for the duel. It holds what a cache would hold that takes all blocks, and drops
+//! the least recently used block.
 //!
 //! Slots lie in a list through two tables, and are found by [`Chains`]. A key takes 36 bytes.
 //! Memory is taken as the LRU fills.
@@ -24,7 +24,7 @@ pub(super) struct Lru {
 }
 
 impl Lru {
-    /// An empty one with room for so many keys, at least one.
+    /// An empty LRU with room for `capacity` keys, at least one.
     pub(super) fn new(capacity: usize) -> Self {
         let (older, newer) = (alloc::vec![ENDS], alloc::vec![ENDS]);
         let capacity = capacity.max(1);
@@ -39,7 +39,8 @@ impl Lru {
         }
     }
 
-    /// A key is asked for at that moment; since when it was there, if it was. It is now.
+    /// Notes that a key is asked for at the moment `now`. Returns since when it was there, if it
+    /// was. It is there now.
     pub(super) fn touch(&mut self, key: u64, now: u64) -> Option<u64> {
         let found = self.slots.find(key, &self.keys);
         let slot = match found {
@@ -60,7 +61,7 @@ impl Lru {
         found.map(|slot| self.since[slot as usize])
     }
 
-    /// A key is no longer there.
+    /// Forgets a key.
     pub(super) fn forget(&mut self, key: u64) {
         if let Some(slot) = self.slots.find(key, &self.keys) {
             self.drop_slot(slot);
@@ -68,7 +69,7 @@ impl Lru {
         }
     }
 
-    /// A slot that is in no list: a free or a new one, or else the oldest's.
+    /// Takes a slot that is in no list: a free or a new one, or else the oldest's.
     fn take_slot(&mut self) -> u32 {
         if let Some(slot) = self.free.pop() {
             return slot;

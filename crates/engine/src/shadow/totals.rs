@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the decisions of a policy cost: hits, origin I/O and flash writes, in blocks.
+//! The cost of a policy's decisions: hits, origin I/O and flash writes, in blocks.
 
 use core::ops::Sub;
 
-/// What was counted.
+/// Counts of blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Accesses to blocks.
     pub accesses: u64,
-    /// Those that read.
+    /// Accesses that read.
     pub reads: u64,
     /// Accesses that found their block.
     pub hits: u64,
-    /// Reads that did.
+    /// Reads that found their block.
     pub read_hits: u64,
-    /// Writes in writeback mode that found it in the log.
+    /// Writes in writeback mode that found their block in the log.
     pub write_hits: u64,
     /// Blocks written to flash because they were read.
     pub fill_blocks: u64,
@@ -29,7 +29,7 @@ pub struct Totals {
     pub origin_write_blocks: u64,
 }
 
-/// What a log holds at a moment, and what it took to have room in it.
+/// Blocks that a log holds at a moment, and what it took to have room for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
     /// Blocks that would be a hit.
