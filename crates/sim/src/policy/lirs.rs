@@ -10,7 +10,7 @@
 //! caches full of blocks, as in libCacheSim. The key of the block that is gone longest is forgotten
 //! first.
 //!
-//! libCacheSim differs from the paper in one thing: at a hit on a HIR block that is not on the
+//! libCacheSim differs from the paper in one thing. At a hit on a HIR block that is not on the
 //! stack, it turns the oldest LIR block into a HIR block. The next newcomer becomes a LIR block.
 //! With this change the miss ratios here equal libCacheSim's to the last digit (two traces, two
 //! sizes each). Without it they differ by up to 0.1 points.

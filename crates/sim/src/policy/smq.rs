@@ -9,7 +9,7 @@
 //!   above. Promoted units start at the top level.
 //! - The promote level depends on the misses of the last second. It is 0 if at least an eighth of
 //!   them fell on regions in the top quarter of levels. It is 32 if a sixteenth did, else 48. A
-//!   table should raise it by the cache's own hit ratio, and has no effect: since 4.12 its result,
+//!   table should raise it by the cache's own hit ratio, and has no effect. Since 4.12 its result,
 //!   at most 32, is used as `max(result, 64)`.
 //! - If the cache is full, a miss that should be promoted is not. It only has the oldest clean unit
 //!   of the lower 32 levels thrown out. If there is none, it has a dirty unit copied to the origin,
@@ -22,15 +22,15 @@
 //! chosen. Here a tick comes with the first access that is a millisecond after the last tick, or
 //! after 32 accesses. A SATA disk takes as many at once.
 //!
-//! The model is kinder than the kernel: copying takes no time and is never throttled
+//! The model is kinder than the kernel. Copying takes no time and is never throttled
 //! (`migration_threshold`), so a promoted unit is there at the next access. Three things are
 //! missing:
 //!
 //! - Discards.
 //! - Writes of a whole unit, with units larger than 4 KiB. The kernel promotes them without a copy
 //!   while there is room.
-//! - Regions smaller than 16 units, in this policy. The kernel has them if all regions together
-//!   would cover more than the origin.
+//! - Regions smaller than 16 units, in replays. The kernel has them if all regions together would
+//!   cover more than the origin.
 
 pub(crate) mod queue;
 

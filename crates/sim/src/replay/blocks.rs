@@ -19,12 +19,12 @@ use crate::trace::{
     Ahead, DiskGrid, Echoes, Format, Grid, GridFinder, MadeLoad, Op, Options, ReadError, Reader, Record, Report,
 };
 
-/// Accesses in a batch: 2.5 MiB of them, so that handing a batch to a thread costs nothing against
-/// what is done with it.
+/// Accesses in a batch. They take 2.5 MiB, so that handing a batch to a thread costs nothing
+/// compared with the work on it.
 const BATCH: usize = 64 << 10;
 
-/// Blocks of almost any request: the last one of a batch has room too, so that what is there need
-/// not be copied.
+/// Almost no request has more blocks. A batch has room for this many beyond [`BATCH`], so that its
+/// last request need not move the others.
 const REQUEST: usize = 256;
 
 /// The grid that blocks lie on.
@@ -37,18 +37,18 @@ pub enum GridChoice {
     Detected,
 }
 
-/// A trace, and how it is to be read.
+/// A trace, and how to read it.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The file, or `made:NAME`, a trace that is made ([`MadeLoad`]).
+    /// The file, or `made:NAME` for a trace that is made ([`MadeLoad`]).
     pub path: PathBuf,
     /// The way in which the file is read.
     pub options: Options,
     /// The grid that blocks lie on.
     pub grid: GridChoice,
-    /// Requests that repeat one within this time are dropped.
+    /// Requests that repeat another one within this time are dropped.
     pub echoes_ns: Option<u64>,
-    /// Blocks of the page cache in front, 0 for none.
+    /// Blocks of the page cache in front; 0 for none.
     pub page_cache_blocks: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct Blocks {
     path: PathBuf,
     records: Ahead<ReadError, Reader>,
     disks: Vec<DiskGrid>,
-    /// Of disks whose blocks don't begin at sector 0.
+    /// The grids of disks whose blocks don't begin at sector 0.
     shifted: HashMap<u32, Grid>,
     echoes: Option<Echoes>,
     page_cache: Option<PageCache>,
@@ -66,18 +66,18 @@ pub struct Blocks {
     stop: Arc<AtomicBool>,
     /// Reads and writes so far.
     pub requests: u64,
-    /// Discards so far, which the policies are not told of.
+    /// Discards so far. Policies aren't told of them.
     pub discards: u64,
-    /// Flushes so far, which ask for no block.
+    /// Flushes so far. They ask for no block.
     pub flushes: u64,
-    /// Requests so far that repeated one, and were dropped.
+    /// Requests so far that repeated another one, and were dropped.
     pub echoes_dropped: u64,
     /// Reads of blocks that the page cache answered.
     pub page_cache_hits: u64,
-    /// FLUSHes of the last batch: behind how many of its accesses each came, and when.
+    /// The FLUSHes of the last batch: the number of its accesses before each, and the time.
     pub(crate) flushed: Vec<(usize, u64)>,
-    /// Requests of the last batch that leave out a part of their outer blocks: the number of the
-    /// first access, the sectors left out before, and those left out behind.
+    /// Requests of the last batch that leave out a part of their outer blocks. The fields are the
+    /// number of the first access, the sectors left out before, and those left out behind.
     pub(crate) ragged: Vec<(usize, u64, u64)>,
 }
 
@@ -88,30 +88,30 @@ impl fmt::Debug for Blocks {
 }
 
 impl Source {
-    /// The blocks, for readers that read them more than once.
+    /// Checks that the trace can be read more than once.
     ///
     /// # Errors
-    /// If it is none, as a pipe.
+    /// If the trace is no file but, for example, a pipe.
     pub(crate) fn must_be_a_file(&self) -> Result<(), SourceError> {
         if self.made()?.is_some() {
             return Ok(());
         }
         let found = fs::metadata(&self.path);
         let found = found.map_err(|error| SourceError::Open { path: self.path.clone(), error })?;
-        // What is wrong with a folder is not how often it can be read.
+        // A folder can't be read even once. Opening it says so.
         if found.is_file() || found.is_dir() { Ok(()) } else { Err(SourceError::Once { path: self.path.clone() }) }
     }
 
-    /// What is made instead of being read.
+    /// The load that is made if the path is `made:NAME`.
     fn made(&self) -> Result<Option<MadeLoad>, SourceError> {
         MadeLoad::of(&self.path).map_err(|why| SourceError::Made { why })
     }
 
-    /// Opens it, from its beginning; adds the bytes that are read of it to what `progress` has, and
-    /// reads no more of it once that says stop.
+    /// Opens the trace at its beginning. `progress` counts the bytes read, and can stop the
+    /// reading.
     ///
     /// # Errors
-    /// If the file can't be read, its format isn't known, or it is to be stopped.
+    /// If the file can't be read, its format isn't known, or `progress` says stop.
     pub fn open(&self, progress: &Progress) -> Result<Blocks, SourceError> {
         let path = self.path.clone();
         let made = self.made()?;
@@ -158,13 +158,13 @@ impl Source {
 }
 
 impl Blocks {
-    /// The format that it is read as.
+    /// The format as which the trace is read.
     #[must_use]
     pub fn format(&self) -> &'static Format {
         self.records.get_ref().format()
     }
 
-    /// What became of its lines so far.
+    /// The account of the trace's lines so far.
     #[must_use]
     pub fn report(&self) -> &Report {
         self.records.get_ref().report()
@@ -176,8 +176,8 @@ impl Blocks {
         &self.disks
     }
 
-    /// How often its times went back by more than jitter, and were taken to go on from where they
-    /// were.
+    /// How often the trace's times went back by more than jitter. The clock then goes on from where
+    /// it was.
     #[must_use]
     pub const fn times_back(&self) -> u64 {
         self.clock.anew
@@ -189,14 +189,15 @@ impl Blocks {
         self.clock.timed
     }
 
-    /// The next accesses, none at the end.
+    /// The next accesses; none at the end.
     ///
-    /// # Errors The file can't be read on, has a bad line where that ends a trace, has too many
-    /// disks, or is to be stopped.
+    /// # Errors
+    /// If the file can't be read on, a bad line ends the trace, there are too many disks, or
+    /// `progress` says stop.
     pub fn batch(&mut self) -> Result<Vec<Access>, SourceError> {
         let mut batch = Vec::with_capacity(BATCH + REQUEST);
         let read = self.fill(&mut batch);
-        // Also where what was read ended for this reason.
+        // The stop may also be the reason why reading ended.
         if self.stop.load(Ordering::Relaxed) {
             return Err(SourceError::Stopped { path: self.path.clone() });
         }
@@ -206,7 +207,8 @@ impl Blocks {
     fn fill(&mut self, batch: &mut Vec<Access>) -> Result<(), SourceError> {
         self.flushed.clear();
         self.ragged.clear();
-        // A batch without accesses is the end, however many FLUSHes come first.
+        // A batch without accesses is the end of the trace. So reading goes on while there are only
+        // FLUSHes.
         while batch.is_empty() || batch.len() + self.flushed.len() < BATCH {
             let Some(record) = self.records.next() else { break };
             let record = record.map_err(|error| SourceError::Read { path: self.path.clone(), error })?;
@@ -268,8 +270,8 @@ impl Blocks {
     }
 }
 
-/// A file whose reader is watched, and may be told to stop: however much of it is no request, that
-/// is soon.
+/// A file that counts the bytes read and can be told to stop. It stops soon even where the file has
+/// no requests for long.
 struct Watched {
     file: Box<dyn Read + Send>,
     read: Arc<AtomicU64>,

@@ -2,17 +2,22 @@
 //! Counts what a policy's decisions cost: hits, origin I/O and flash writes, alike for all
 //! policies.
 //!
-//! In blocks of 4 KiB, in writeback mode. A write that the policy takes is absorbed: one block of
-//! flash now, and one of origin I/O when it leaves the cache or the trace ends. One that it
-//! declines goes to the origin. A read that misses costs one origin read, and one flash write if it
-//! is taken. What a policy has come along unasked costs origin reads at once, and a flash write
-//! each if it is taken when it is asked for. A policy with larger units is asked once for the
-//! blocks of a request that are in one; a miss is answered by the origin, and the unit copied in
-//! beside it, which thus starts clean; it is written back and moved in the log as a whole, and what
-//! is rewritten in it takes no new place there (dm-cache).
+//! Costs are counted in blocks of 4 KiB, in writeback mode:
 //!
-//! How often the origin is asked to read is counted beside the blocks: once for each 64 KiB of
-//! which a request misses something. What comes along unasked comes with such a read.
+//! - A write that the policy takes is absorbed. It costs one block of flash now, and one of origin
+//!   I/O when it leaves the cache or the trace ends.
+//! - A write that the policy declines goes to the origin.
+//! - A read that misses costs one origin read, and one flash write if the policy takes it.
+//! - Blocks that a policy brings along unasked cost origin reads at once. Each costs a flash write
+//!   if it is taken when it is asked for.
+//!
+//! A policy with larger units is asked once for the blocks of a request that are in one unit. The
+//! origin answers a miss. The unit is copied in beside that, and so starts clean. It is written
+//! back and moved in the log as a whole. Blocks rewritten in it take no new place there (dm-cache).
+//!
+//! The number of reads that the origin is asked for is counted beside the blocks. It is one for
+//! each 64 KiB of which a request misses something. Blocks that are brought along unasked come with
+//! such a read.
 
 use flashfront_engine::shadow::{Occupancy, Totals};
 use hashbrown::HashSet;
@@ -20,7 +25,7 @@ use hashbrown::HashSet;
 use super::log::Log;
 use crate::policy::{Access, Build, Changes, Policy};
 
-/// Blocks that one read of the origin brings, at most: 64 KiB.
+/// Blocks that one read of the origin brings at most: 64 KiB.
 const READ_PART_BLOCKS: u64 = 16;
 
 /// A policy at work.
@@ -31,20 +36,20 @@ pub(crate) struct Ledger {
     cached: u64,
     unit_bits: u32,
     changes: Changes,
-    /// Of a policy that is the log; the log of another knows its own.
+    /// Dirty units, for a policy that is the log. For other policies `log` knows them.
     dirty: HashSet<u64>,
-    /// None for policies that are the log.
+    /// The log beside the policy. `None` for a policy that is the log.
     log: Option<Log>,
     totals: Totals,
     origin_reads: u64,
     /// The part of the origin that was read last for the request under way.
     read_part: Option<u64>,
-    /// Units in the cache that nobody has read since they came, if that is asked for.
+    /// Units in the cache that nobody has read since they came. `None` unless that is asked for.
     unread: Option<HashSet<u64>>,
 }
 
 impl Ledger {
-    /// For a cache of that many blocks.
+    /// Builds the ledger for a cache of that many blocks.
     pub(crate) fn new(build: &Build, cache_blocks: u64) -> Self {
         let units = (cache_blocks / build.unit_blocks).max(1) as usize;
         Self {
@@ -62,7 +67,8 @@ impl Ledger {
         }
     }
 
-    /// No more bytes may be written to flash in a day; whether the policy knows how to keep that.
+    /// Bounds the bytes that may be written to flash in a day. Returns whether the policy can keep
+    /// that.
     pub(crate) fn limit_flash_writes(&mut self, bytes_per_day: u64) -> bool {
         self.policy.limit_flash_writes(bytes_per_day)
     }
@@ -72,8 +78,8 @@ impl Ledger {
         self.unread = Some(HashSet::new());
     }
 
-    /// What the log holds, and blocks of that which nobody has read since they came; nothing unless
-    /// that was watched.
+    /// What the log holds, and how many blocks of it nobody has read since they came. `None` unless
+    /// [`Self::watch_unread`] was called.
     pub(crate) fn occupancy(&self) -> Option<(Occupancy, u64)> {
         let unit = 1 << self.unit_bits;
         let unread = self.unread.as_ref()?.len() as u64 * unit;
@@ -83,22 +89,22 @@ impl Ledger {
         Some((self.policy.occupancy().unwrap_or(counted), unread))
     }
 
-    /// Blocks that the cache has room for: whole units.
+    /// The blocks that the cache has room for, in whole units.
     pub(crate) fn cache_blocks(&self) -> u64 {
         self.cache_blocks
     }
 
-    /// Blocks that are in it.
+    /// The blocks that are in the cache.
     pub(crate) fn cached_blocks(&self) -> u64 {
         self.cached << self.unit_bits
     }
 
-    /// In which unit a block is.
+    /// The unit that a block is in.
     pub(crate) fn unit(&self, key: u64) -> u64 {
         key >> self.unit_bits
     }
 
-    /// A request asks for so many blocks of a unit.
+    /// Counts a request for this many blocks of a unit.
     pub(crate) fn access(&mut self, access: &Access, blocks: u64) {
         let unit = 1 << self.unit_bits;
         (self.changes.admitted, self.changes.waited) = (false, false);
@@ -120,8 +126,8 @@ impl Ledger {
         totals.hits += found;
         totals.reinserted_blocks += self.changes.reinserted * unit;
         totals.origin_read_blocks += self.changes.brought * unit;
-        // Thrown out at once it was never there, but for a policy that is the log: that has written
-        // it.
+        // A unit that was thrown out at once was never there. But a policy that is the log has
+        // written it.
         let was_there = self.log.is_none() || !self.changes.evicted.contains(&access.key);
         let taken = (hit && !self.changes.waited || self.changes.admitted) && was_there;
         if let Some(unread) = &mut self.unread {
@@ -157,7 +163,7 @@ impl Ledger {
             totals.reads += blocks;
             totals.read_hits += found;
             totals.origin_read_blocks += missed;
-            // What came along and waited is filled when it is asked for.
+            // A block that came along and waited in RAM is filled when it is asked for.
             let filled = if self.changes.waited && self.changes.admitted { found } else { missed };
             totals.fill_blocks += if taken && !copied { filled } else { 0 };
         }
@@ -174,12 +180,12 @@ impl Ledger {
         }
     }
 
-    /// How often the origin was asked to read.
+    /// The number of reads that the origin was asked for.
     pub(crate) const fn origin_reads(&self) -> u64 {
         self.origin_reads
     }
 
-    /// What was counted, and what is still dirty written to the origin.
+    /// The counts, as if all units that are still dirty were written to the origin now.
     pub(crate) fn totals(&self) -> Totals {
         let dirty = self.log.as_ref().map_or(self.dirty.len() as u64, |log| log.dirty) << self.unit_bits;
         Totals { origin_write_blocks: self.totals.origin_write_blocks + dirty, ..self.totals }

@@ -2,19 +2,19 @@
 //! Counts what a policy's blocks cost in a log: how many must be written once more so that segments
 //! become free.
 //!
-//! A cache on flash writes in order. What a policy drops or a client rewrites leaves a hole, and
-//! the segment with the least in it is cleaned: what is left of it is written anew, into segments
-//! of its own, since what has lived long will live longer (greedy cleaning, hot and cold apart;
-//! Rosenblum and Ousterhout, SOSP 1991). A policy whose queue is the log, like ours, has its own
-//! way and counts for itself.
+//! A cache on flash writes in order. A block that a policy drops or a client rewrites leaves a
+//! hole. The segment with the fewest live blocks is cleaned: those blocks are written anew. They
+//! go into segments of their own, because blocks that have lived long will live longer. This is
+//! greedy cleaning with hot and cold apart (Rosenblum and Ousterhout, SOSP 1991). A policy whose
+//! queue is the log, like ours, has its own way and counts for itself.
 
 use hashbrown::HashMap;
 
-/// Room beyond the policy's capacity, in parts of it, that a log needs so as not to clean all the
-/// time: an eighth, as SSDs of the better kind have. It is not charged to the policies.
+/// The room beyond the policy's capacity is an eighth of the capacity, as in SSDs of the better
+/// kind. A log needs it so as not to clean all the time. Policies aren't charged for it.
 const SPARE: usize = 8;
 
-/// Units of a segment: 1 MiB of blocks, but a 64th of a small cache.
+/// Units of a segment: 1 MiB of blocks. A small cache has segments of a 64th of its size.
 const SEGMENT_UNITS_MAX: usize = 256;
 
 const NOBODY: u64 = u64::MAX;
@@ -26,16 +26,16 @@ const CLEANED: usize = 1;
 #[derive(Debug)]
 pub(super) struct Log {
     places: HashMap<u64, Logged>,
-    /// Slot -> key.
+    /// The key in each slot.
     owners: Vec<u64>,
     live: Vec<u32>,
     full: Full,
     free: Vec<u32>,
-    /// Segments that were used at all: memory is for these.
+    /// The number of segments that were used at all. Only they take memory.
     begun: u32,
     segments: u32,
-    /// The open segment for what comes and the one for what is cleaned, and how much of each is
-    /// used.
+    /// The open segment for new units and the open segment for cleaned units, and how much of each
+    /// is used.
     open: [Option<(u32, usize)>; 2],
     segment: usize,
     /// Units that cleaning wrote.
@@ -48,17 +48,17 @@ pub(super) struct Log {
 #[derive(Clone, Copy, Debug)]
 struct Logged {
     slot: u32,
-    /// Here, since there is room for it: a set of its own would be one more look into RAM at each
-    /// access.
+    /// The flag stands here, where there is room for it. A set of its own would cost one more look
+    /// into RAM at each access.
     dirty: bool,
 }
 
-/// Segments that are full, and how many holes they have: a tournament, as a hole more rarely
-/// changes who has the most of even a few.
+/// The full segments and their numbers of holes, as a tournament. One more hole rarely changes the
+/// winner, even among a few segments, so most updates end early.
 #[derive(Debug)]
 struct Full {
-    /// From `segments` on one more than the holes of each segment, 0 for those that are not full;
-    /// before, the most of each pair.
+    /// Entries from `segments` on are one more than the holes of each segment, or 0 for a segment
+    /// that is not full. The entries before have the greater one of each pair.
     most: Vec<u32>,
     segments: usize,
 }
@@ -85,7 +85,7 @@ impl Full {
         }
     }
 
-    /// The first of those with the most holes, which is no longer one of them.
+    /// Takes the first of the segments with the most holes out of the tournament.
     fn take(&mut self) -> Option<u32> {
         let mut at = 1;
         while at < self.segments {
@@ -119,18 +119,18 @@ impl Log {
         }
     }
 
-    /// A unit is written, for the first time or anew.
+    /// Writes a unit, for the first time or anew.
     pub(super) fn write(&mut self, key: u64, dirty: bool) {
         let slot = self.append(key, NEW);
         self.dirty += u64::from(dirty);
         if let Some(before) = self.places.insert(key, Logged { slot, dirty }) {
             self.leave(before);
         }
-        // The last free segment takes what is left of those that are cleaned.
+        // The last free segment takes the live units of segments that are cleaned.
         while self.free.len() + ((self.segments - self.begun) as usize) < 2 && self.clean() {}
     }
 
-    /// Places of units that are no longer there, in segments that are not free.
+    /// Places that no longer hold a unit, in segments that are not free.
     pub(super) fn dead(&self) -> u64 {
         let open: usize = self.open.iter().flatten().map(|(_, used)| used).sum();
         let open_segments = self.open.iter().flatten().count();
@@ -138,14 +138,14 @@ impl Log {
         (full * self.segment + open - self.places.len()) as u64
     }
 
-    /// A unit becomes dirty where it is.
+    /// Makes a unit dirty where it is.
     pub(super) fn soil(&mut self, key: u64) {
         if let Some(place) = self.places.get_mut(&key) {
             self.dirty += u64::from(!std::mem::replace(&mut place.dirty, true));
         }
     }
 
-    /// A unit is dropped; whether it was dirty.
+    /// Drops a unit. Returns whether it was dirty.
     pub(super) fn remove(&mut self, key: u64) -> bool {
         self.places.remove(&key).is_some_and(|place| {
             self.leave(place);
@@ -163,7 +163,7 @@ impl Log {
         }
     }
 
-    /// Notes what lives in a segment that is full.
+    /// Notes how many units live in a segment that is full.
     fn fill(&mut self, segment: u32) {
         self.full.set(segment, self.segment as u32 + 1 - self.live[segment as usize]);
     }
@@ -190,7 +190,7 @@ impl Log {
         })
     }
 
-    /// Makes the segment free that has least in it; false if there is none.
+    /// Frees the segment that has the fewest live units. Returns false if no segment is full.
     fn clean(&mut self) -> bool {
         let Some(segment) = self.full.take() else { return false };
         for slot in segment as usize * self.segment..(segment as usize + 1) * self.segment {
@@ -260,7 +260,7 @@ mod tests {
         log.soil(1);
         log.soil(2);
         log.soil(2000);
-        // Others are rewritten until each of these was copied.
+        // The others are rewritten until each of these was copied.
         let mut rng = Rng::new(1);
         (0..50_000).for_each(|_| log.write(10 + rng.below(990), false));
         assert!(log.copied > 0);
@@ -281,7 +281,7 @@ mod tests {
             assert_eq!(live as usize, log.places.len(), "{capacity}");
             if capacity == 20_000 {
                 // Greedy cleaning of a log 8/9 full that is rewritten uniformly copies about three
-                // for each written.
+                // units for each unit written.
                 assert!((1..5).contains(&(log.copied / (20 * capacity as u64))), "{}", log.copied);
             }
         }

@@ -15,8 +15,8 @@ use super::progress::Progress;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Survey {
     pub(super) unique_blocks: u64,
-    /// For each access the number of the one that asks for the same unit next; empty unless asked
-    /// for.
+    /// For each access, the number of the access that asks for the same block next. Empty unless
+    /// asked for.
     pub(super) next: Arc<Vec<u64>>,
 }
 
@@ -30,7 +30,7 @@ impl Survey {
                 break;
             }
             for access in batch {
-                // Who foresees has all blocks in a table anyway.
+                // A policy that foresees needs a table of all blocks anyway.
                 if foresee {
                     let number = next.len() as u64;
                     if let Some(before) = last.insert(access.key, number) {
@@ -48,19 +48,21 @@ impl Survey {
     }
 }
 
-/// A set of blocks as bits, 64 of them where there is one: 2 bits a block for dense traces, 16
-/// bytes and some for one that is far from all others. A hash table of the words alone took up to
-/// 58: it is half empty after it has grown, and while it grows there are two.
+/// A set of blocks as bits, stored as the words of 64 bits that aren't empty. A dense trace takes 2
+/// bits a block. A block that is far from all others takes 16 bytes and some.
+///
+/// A hash table of the words alone took up to 58 bytes a block. It is half empty after it has
+/// grown, and while it grows there are two.
 #[derive(Default)]
 pub(crate) struct Unique {
-    /// Number and bits of each word, in order.
+    /// The number and the bits of each word, in order.
     words: Vec<(u64, u64)>,
-    /// What was asked for since they were put in order.
+    /// Words that were touched since `words` were put in order.
     fresh: HashMap<u64, u64>,
 }
 
-/// Words before they are put in order, for the first time; an eighth of what is there later, so
-/// that all words are passed once for each eighth of them.
+/// Words that are gathered before they are put in order, for the first time. Later an eighth of the
+/// words is gathered. So all words are passed once for each eighth of them.
 const FRESH_WORDS: usize = 1 << 16;
 
 impl Unique {
@@ -85,7 +87,7 @@ impl Unique {
                 _ => true,
             }
         });
-        // From the end on, so that it needs no second list.
+        // The merge runs from the end, so that it needs no second list.
         let (mut from, mut to) = (self.words.len(), self.words.len() + fresh.len());
         self.words.reserve_exact(fresh.len());
         self.words.resize(to, (0, 0));
@@ -128,7 +130,7 @@ mod tests {
     fn scattered_blocks_take_little_more_than_their_words() {
         let (mut unique, mut all, mut rng) = (Unique::default(), HashSet::new(), Rng::new(1));
         for nth in 0..1_500_000 {
-            // Some come again at once, some much later.
+            // Some keys come again at once, some much later.
             if nth == 1_000_000 {
                 rng = Rng::new(1);
             }

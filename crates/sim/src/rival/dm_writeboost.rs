@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! dm-writeboost 2.2 (Akira Hayakawa) gathers writes in RAM by 127 blocks, and writes them to a
-//! ring of segments in one piece.
+//! dm-writeboost 2.2 (Akira Hayakawa) gathers writes in RAM, 127 blocks at a time. It writes them
+//! in one piece to a ring of segments.
 //!
-//! - Modes: write-back; with `read_cache_threshold`, what is read is cached too
+//! - Modes: write-back. With `read_cache_threshold`, blocks that are read are cached, too
 //!   (`dm-writeboost-readcache`).
-//! - Admission: every write. Reads: blocks that are missed are staged, 2048 of them, then written
-//!   all together (`cells`).
+//! - Admission: every write. Of reads, blocks that miss are staged. 2048 of them are written all
+//!   together (`cells`).
 //! - Placement: a ring, first in, first out; reads don't keep anything. A block that is written
 //!   again in the open segment stays where it is.
-//! - Reads: what is in the open segment is read from the origin, and the dirty of it laid over
-//!   that; what is in one that waits to be written, from the cache device when it is there
-//!   (`process_read`).
+//! - Reads: a block of the open segment is read from the origin, and its dirty parts are laid over
+//!   that. A block of a segment that waits to be written is read from the cache device once it is
+//!   there (`process_read`).
 //! - Metadata I/O: none but the segment's own first block.
-//! - Destage: oldest segments first, up to 32 in a batch, but no more than there are empty ones and
-//!   one. Each is read whole, even if nothing in it is dirty; what is dirty is written sorted
-//!   within the batch, then the origin is flushed. While the origin was busy for less than
-//!   `writeback_threshold` of the last second (70 %: the documentation's), or a writer waits. The
-//!   thread looks once a second if it finds nothing.
-//! - FLUSH: the open segment is closed as it is, and has its slot; then a flush of the cache
-//!   device. FLUSHes that come meanwhile share the next one.
-//! - Bypass: none. Memory: eight segments (4 MiB), and about 1 % of the cache for its tables (the
-//!   author's figure).
+//! - Destage, what: the oldest segments first, up to 32 in a batch, but at most one more than there
+//!   are empty segments. Each is read whole, even if nothing in it is dirty. Dirty blocks are
+//!   written sorted within the batch; then the origin is flushed.
+//! - Destage, when: while the origin was busy for less than `writeback_threshold` of the last
+//!   second (70 %: the documentation's), or while a writer waits. The thread looks once a second if
+//!   it finds nothing.
+//! - FLUSH: the open segment is closed as it is, and takes a whole place in the ring. A flush of
+//!   the cache device follows. FLUSHes that come meanwhile share the next flush.
+//! - Bypass: none. Memory: eight segments (4 MiB), and about 1 % of the cache for tables (author).
 //!
-//! Not modelled: that a reader of the open segment submits nothing else meanwhile
-//! (`fill_payload_by_backing` waits), so such reads are too fast here; the empty first segment;
-//! parts of blocks (everything is whole 4 KiB here); `sync_data_interval`; the superblock's record;
-//! replay; errors.
+//! A reader of the open segment submits nothing else meanwhile (`fill_payload_by_backing` waits).
+//! This is not modelled, so such reads are too fast here. Nor are: the empty first segment, parts
+//! of blocks, `sync_data_interval`, the superblock's record, replay, errors.
 
 use std::collections::VecDeque;
 
@@ -44,22 +43,22 @@ mod tests;
 use cells::Cells;
 use table::{SEGMENT_BLOCKS, Table};
 
-/// A block's way under the one lock. Fitted to random writes on a RAM disk by one job (1458.7 MB/s,
-/// 2013).
+/// The time of a block under the one lock. Fitted to random writes on a RAM disk by one job (1458.7
+/// MB/s, 2013).
 const LOCK_NS: u64 = 2_700;
-/// Time under the lock when several jobs wait for it and sleep. Fitted to four jobs (370.7 MB/s).
+/// The time under the lock while several jobs wait and sleep. Fitted to four jobs (370.7 MB/s).
 const CONTENDED_NS: u64 = 10_700;
-/// More requests than that wait only if they come from several jobs: the depth of one in those
-/// runs.
+/// Requests of one job that wait at most: its depth in those runs. If more wait, they come from
+/// several jobs.
 const ONE_JOB: u32 = 32;
 /// `NR_RAMBUF_POOL`: segments in RAM.
 const BUFFERS: u64 = 8;
 /// `nr_max_batched_writeback`.
 const BATCH_MAX: u64 = 32;
-/// `writeback_threshold`, in percent: what the documentation shows. By default it is 0, and nothing
-/// is written back before the ring is full.
+/// `writeback_threshold` in percent, as the documentation shows it. The default is 0, with which
+/// nothing is written back before the ring is full.
 const THRESHOLD: u64 = 70;
-/// The longest write to the origin that neighbours are merged to.
+/// Neighbours are merged to writes of at most this length to the origin.
 const MERGED_BLOCKS: u32 = 128;
 
 pub(super) const SPEC: Spec = Spec {
@@ -91,9 +90,9 @@ fn build(geometry: &Geometry, writeback_threshold: u64, read_cache_threshold: u3
 enum Tag {
     /// A request has had the lock.
     Arrived(SystemRequest),
-    /// A part of a read from the cache device.
+    /// A part of a read from the cache device is over.
     Part(u64),
-    /// A part of a read from the origin; so many of its blocks have cells.
+    /// A part of a read from the origin is over. `cells` of its blocks have cells.
     Missed { number: u64, cells: usize },
     /// A segment is on the cache device.
     Segment,
@@ -132,16 +131,17 @@ struct Batch {
 
 struct Writeboost {
     table: Table,
-    /// Of the origin's last second, in percent.
+    /// The part of the last second in percent. While the origin was busy for less, destage is
+    /// allowed.
     writeback_threshold: u64,
     lock_free_at: Time,
     queued: u32,
-    /// Numbers of segments since the beginning: the open one, the last on the cache device, the
-    /// last on the origin.
+    /// Numbers of segments since the beginning: the open one, the last one on the cache device, and
+    /// the last one on the origin.
     open: u64,
     flushed: u64,
     written_back: u64,
-    /// Blocks of the open segment that are taken, and of those that wait to be written.
+    /// The blocks taken in the open segment, and in each of those that wait to be written.
     filled: u32,
     closed: VecDeque<u32>,
     /// Blocks of each segment of the ring.
@@ -149,17 +149,16 @@ struct Writeboost {
     segment_under_way: bool,
     /// Writes that wait for a segment: number, next block, blocks.
     writers: VecDeque<(u64, u32, u32)>,
-    /// FLUSHes: those that wait for their turn; those of this turn, and the segment that they wait
-    /// for.
+    /// FLUSHes that wait for their turn, FLUSHes of this turn, and the segment that these wait for.
     barriers: Vec<u64>,
     barrier: Vec<u64>,
     barrier_segment: u64,
     batch: Option<Batch>,
     allowed: bool,
-    /// How often the thread went to sleep.
+    /// The number of times that the thread went to sleep.
     naps: u64,
-    /// When the origin began to be busy, with how many I/Os, and for how long before in this
-    /// second.
+    /// When the origin began to be busy, with how many I/Os, and how long it was busy before in
+    /// this second.
     busy_since: Time,
     busy_ios: u32,
     busy_ns: u64,
@@ -227,7 +226,7 @@ impl Writeboost {
 
     fn read(&mut self, number: u64, start: u32, blocks: u32, io: &mut Io<Tag>) {
         self.stats.read_blocks += u64::from(blocks);
-        // One part for this, so that there is one.
+        // This call holds a part, too, so that the read has at least one.
         self.parts.insert(number, 1);
         let (mut at, end) = (start, start + blocks);
         while at < end {
@@ -236,7 +235,7 @@ impl Writeboost {
                 Some(slot) => self.readable_slot(*next) == Some(slot + (next - at)),
                 None => self.readable_slot(*next).is_none(),
             };
-            // Neighbours are merged by the queue below.
+            // The queue below merges neighbours.
             let len = 1 + (at + 1..end).take_while(follows).count() as u32;
             let bytes = u64::from(len) * 4096;
             *self.parts.entry(number).or_insert(0) += 1;
@@ -260,7 +259,7 @@ impl Writeboost {
         self.part_done(number, io);
     }
 
-    /// Where a block can be read, now or soon: not if it is in the open segment.
+    /// The slot where a block can be read now or soon. `None` if the block is in the open segment.
     fn readable_slot(&self, block: u32) -> Option<u32> {
         self.table.slot_of(block).filter(|slot| self.segment_of(*slot) != self.open)
     }
@@ -269,7 +268,7 @@ impl Writeboost {
     fn segment_of(&self, slot: u32) -> u64 {
         let segment = u64::from(slot / SEGMENT_BLOCKS);
         let count = self.table.segments();
-        // Of the last numbers, the one that has this place.
+        // Of the latest numbers, this one has the place.
         self.open - (self.open + count - segment % count) % count
     }
 
@@ -302,7 +301,7 @@ impl Writeboost {
         }
     }
 
-    /// Puts a block into the open segment; false: there is none.
+    /// Puts a block into the open segment. Returns false if there is no open segment with room.
     fn put(&mut self, block: u32, dirty: bool, io: &mut Io<Tag>) -> bool {
         let first = self.table.first_slot(self.open);
         if let Some(slot) = self.table.slot_of(block).filter(|slot| (first..first + SEGMENT_BLOCKS).contains(slot)) {
@@ -356,8 +355,8 @@ impl Writeboost {
         waits && (self.open + 1).saturating_sub(self.table.segments()) > self.written_back
     }
 
-    /// The thread looks whether there is reason to begin a batch; if not, it sleeps a second, or
-    /// until a writer waits.
+    /// Begins a batch if there is reason to. If not, the thread sleeps a second, or until a writer
+    /// waits.
     fn destage(&mut self, io: &mut Io<Tag>) {
         if self.batch.is_some() {
             return;
@@ -374,7 +373,7 @@ impl Writeboost {
         self.batch_read(io);
     }
 
-    /// Reads the next segment of the batch; behind the last, writes what is dirty in them, sorted.
+    /// Reads the next segment of the batch. After the last, writes their dirty blocks, sorted.
     fn batch_read(&mut self, io: &mut Io<Tag>) {
         let Some(batch) = &mut self.batch else { return };
         while batch.read < batch.segments {

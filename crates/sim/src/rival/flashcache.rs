@@ -2,29 +2,32 @@
 //! flashcache, in mode writeback, holds blocks of 4 KiB in sets, in place. Each change of a block's
 //! state is written before the answer.
 //!
-//! From Facebook's documentation, the behaviour of its code, and the counters in the logs of the
-//! comparison of 2015:
+//! The sources are Facebook's documentation, the behaviour of its code, and the counters in the
+//! logs of the comparison of 2015:
 //!
-//! - 256 KiB of the origin (64 blocks) belong into one of the sets of 512 blocks, which a hash
-//!   chooses: some sets overflow while others are half empty. Within a set: free places first, then
-//!   the next clean one in turn (FIFO).
-//! - Requests are cut into blocks, and neighbours become one I/O again in the device's queue.
-//!   Copies of what was read don't: they are written to the cache device one by one before the
-//!   answer. All that was read is cached, if its set has a place that is not dirty.
-//! - A write goes to the block's place, or to one that is free or clean; without one to the origin
-//!   ("no room"). What wasn't dirty is answered only when that it is dirty was written: one block
-//!   of metadata for 256 places, with all changes that came while the one before was written.
-//! - A set that is dirty by more than 20 % is cleaned at several moments: when a write comes to it,
-//!   or a read some of which misses; when some of it was cleaned; once a second: two blocks in
-//!   turn, and what lies beside them on the origin. Nothing is begun while 2 blocks of the set or 4
-//!   of the cache are being cleaned. In effect one piece of at most 256 KiB is cleaned at a time;
-//!   nothing slows down writers, and dirty blocks are no part of what limits them.
+//! - 256 KiB of the origin (64 blocks) belong into one of the sets of 512 blocks. A hash chooses
+//!   the set, so some sets overflow while others are half empty. Within a set free places are taken
+//!   first, then the next clean one in turn (FIFO).
+//! - Requests are cut into blocks. Neighbours become one I/O again in the device's queue.
+//! - Blocks that were read don't: they are written to the cache device one by one before the
+//!   answer. All blocks that were read are cached, if their set has a place that is not dirty.
+//! - A write goes to the block's place, or to one that is free or clean. Without one it goes to the
+//!   origin ("no room").
+//! - A write to a block that wasn't dirty is answered only when the new state was written. That is
+//!   one block of metadata for 256 places. It has all changes that came while the one before was
+//!   written.
+//! - A set that is dirty by more than 20 % is cleaned when a write comes to it, or a read some of
+//!   which misses. It is also cleaned when some of it was cleaned, and once a second.
+//! - Each time, two blocks in turn are cleaned, with their neighbours on the origin. Nothing is
+//!   begun while 2 blocks of the set or 4 of the cache are being cleaned. In effect one piece of at
+//!   most 256 KiB is cleaned at a time. Nothing slows down writers, and nothing limits dirty
+//!   blocks.
 //! - A request for a block that is being written, filled or cleaned waits. FLUSH does nothing (the
 //!   real one refuses it).
 //!
-//! Not modelled: writethrough and writearound, LRU, cleaning of blocks that were not touched for 15
-//! minutes (1 % of what was cleaned), requests that are no whole blocks, sequential bypass (off),
-//! lists of processes, Linux's elevator.
+//! These are not modelled: writethrough and writearound, LRU, requests that are no whole blocks,
+//! sequential bypass (off), lists of processes, Linux's elevator. Nor are blocks cleaned that were
+//! not touched for 15 minutes (1 % of all cleaning).
 
 mod clean;
 
@@ -36,7 +39,7 @@ use super::spec::{Geometry, Spec};
 use crate::policy::table::hash;
 use crate::system::{Ask, System, SystemRequest};
 
-/// With its default settings, as in the comparison of 2015.
+/// flashcache with its default settings, as in the comparison of 2015.
 pub(super) const FLASHCACHE: Spec = Spec {
     name: "flashcache",
     summary: "Facebook's flashcache, writeback, its defaults: sets of 512 blocks of 4 KiB, cleaned above 20 %",
@@ -54,19 +57,19 @@ const SET: usize = 512;
 const CLUSTER: u32 = 64;
 /// Places that a block of metadata describes.
 const PER_METADATA: usize = 256;
-/// 20 %.
+/// The dirty blocks of a set above which it is cleaned: 20 %.
 const DIRTY_MAX: u16 = 102;
 const CLEANING_IN_SET: u32 = 2;
 const CLEANING_IN_ALL: u32 = 4;
 
-/// What a block costs under the one lock there is: fitted to reads from the cache, random ones of 4
-/// KiB (8,538 a second, the SSD alone 8,969) and sequential ones of 128 KiB (270 MB/s, the SSD
-/// alone 448): 5.6 and 5.9 us.
+/// The time of a block under the one lock that there is. Fitted to two loads of reads from the
+/// cache. Random reads of 4 KiB gave 5.6 us (8,538 a second, the SSD alone 8,969). Sequential reads
+/// of 128 KiB gave 5.9 us (270 MB/s, the SSD alone 448).
 const BLOCK_NS: u64 = 5_800;
-/// What cleaning a block costs under the lock for each dirty block of its set, as the set is
-/// searched after each of them; and what it takes beside that (a copy for each block of 4 KiB by
-/// another thread, each read and written by itself). Both fitted to how fast writers and cleaning
-/// were in tasks 7 to 9 of the comparison of 2015.
+/// The time under the lock to clean a block, for each dirty block of its set: the set is searched
+/// after each of them. And the time that cleaning a block takes beside that: another thread copies
+/// each block of 4 KiB, which is read and written by itself. Both are fitted to the speed of
+/// writers and of cleaning in tasks 7 to 9 of the comparison of 2015.
 const CLEAN_DIRTY_NS: u64 = 150;
 const CLEAN_NS: u64 = 45_000;
 
@@ -80,15 +83,15 @@ struct Set {
     used: u16,
     dirty: u16,
     cleaning: u16,
-    /// Where the search for a clean place goes on, and that for a dirty one to clean.
+    /// Where the searches for a clean place and for a dirty one to clean go on.
     next_clean: u16,
     next_dirty: u16,
 }
 
-/// Neighbours on the origin.
+/// Blocks that are neighbours on the origin.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// The request; of no meaning when cleaning.
+    /// The request's number, without meaning when cleaning.
     number: u64,
     block: u32,
     count: u32,
@@ -99,23 +102,23 @@ enum Tag {
     Start(SystemRequest),
     /// A part of a request is over that is not cached, or was read from the cache.
     Served(u64),
-    /// Read from the origin, to be cached.
+    /// Blocks were read from the origin, to be cached.
     Missed(Run),
-    /// A block of it was written to the cache device.
+    /// A block of the run was written to the cache device.
     Filled(Run, usize),
-    /// Written to the cache device; metadata follows.
+    /// Blocks were written to the cache device. Metadata follows.
     Written(Run),
-    /// Cleaning: a part read, all written to the origin, and after the bookkeeping.
+    /// Cleaning: a part was read, all was written to the origin, and the bookkeeping is over.
     CleanRead(Run),
     CleanWritten(Run),
     Cleaned(Run),
-    /// A block of metadata.
+    /// A block of metadata was written.
     Metadata(usize),
-    /// A look at all sets.
+    /// All sets are looked at.
     Sweep,
 }
 
-/// A change of state that metadata is written for.
+/// A change of state for which metadata is written.
 #[derive(Clone, Copy)]
 enum Change {
     Dirty(Run),
@@ -127,18 +130,19 @@ struct Flashcache {
     blocks: Vec<u32>,
     states: Vec<u8>,
     sets: Vec<Set>,
-    /// Before the first place.
+    /// The bytes before the first place.
     metadata_bytes: u64,
-    /// Blocks being cleaned.
+    /// The number of blocks being cleaned.
     cleaning: u32,
     sweeps: bool,
     /// The moment from which the lock is free.
     free_at: Time,
-    /// Parts of requests.
+    /// The number of parts left of each request.
     parts: HashMap<u64, u32>,
-    /// Parts of runs, by first block.
+    /// The number of parts left of each run, by its first block.
     run_parts: HashMap<u32, u32>,
-    /// Blocks of metadata being written, with the changes that are in it and those that came since.
+    /// Blocks of metadata being written. Each has the changes that are in it, and those that came
+    /// since.
     metadata: HashMap<usize, (Vec<Change>, Vec<Change>)>,
     /// Requests that wait for a busy place: number, block, whether it is a write.
     waiting: HashMap<usize, Vec<(u64, u32, bool)>>,
@@ -183,7 +187,7 @@ impl Flashcache {
         self.metadata_bytes + place as u64 * BLOCK
     }
 
-    /// Where a block of a set is; most likely at `hint`.
+    /// The place of a block in a set, most likely `hint`.
     fn find(&self, set: usize, block: u32, hint: usize) -> Option<usize> {
         let places = set * SET..(set + 1) * SET;
         if places.contains(&hint) && self.blocks[hint] == block {
@@ -191,7 +195,7 @@ impl Flashcache {
         }
         const STEP: usize = 32;
         let parts = &mut self.blocks[places.clone()].chunks_exact(STEP);
-        // Without a way out of the inner loop it is done by vectors.
+        // An inner loop without an early exit is compiled to vector instructions.
         let part = parts.position(|part| part.iter().fold(false, |any, it| any | (*it == block)))?;
         let from = places.start + part * STEP;
         self.blocks[from..from + STEP].iter().position(|it| *it == block).map(|at| from + at)
@@ -214,7 +218,7 @@ impl Flashcache {
         at.map(|at| first + at)
     }
 
-    /// What becomes of a block; a place that it gets is busy from now on.
+    /// Decides what becomes of a block. A place that it gets is busy from now on.
     fn fate(&mut self, block: u32, hint: usize) -> Fate {
         let set = self.set_of(block);
         match self.find(set, block, hint) {
@@ -231,7 +235,7 @@ impl Flashcache {
         }
     }
 
-    /// Time under the lock: how long until it is over.
+    /// Takes time under the lock. Returns how long it is until that is over.
     fn locked(&mut self, now: Time, ns: u64) -> u64 {
         self.free_at = self.free_at.max(now).plus_ns(ns);
         self.free_at.since_ns(now)
@@ -244,8 +248,8 @@ impl Flashcache {
         let mut hint = usize::MAX;
         let mut fate = self.fate(next, hint);
         while next < blocks.end {
-            // As many neighbours as have the same fate, and are neighbours in the cache as well if
-            // that matters.
+            // A run has neighbours of the same fate. If it matters, they are neighbours in the
+            // cache as well.
             let mut run = Run { number, block: next, count: 0 };
             let first = fate;
             loop {
@@ -323,7 +327,7 @@ impl Flashcache {
         (run.block..run.block + run.count).map(place).collect()
     }
 
-    /// A place is no longer busy: requests that waited for it may try again.
+    /// A place is no longer busy. Requests that waited for it may try again.
     fn free(&mut self, place: usize, state: u8, io: &mut Io<Tag>) {
         self.states[place] = state;
         if self.waiting.is_empty() {

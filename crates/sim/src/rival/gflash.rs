@@ -2,31 +2,35 @@
 //! gflash v14 (geomflash, FreeBSD, 2015) has a write buffer mirrored in RAM and on the SSD, and a
 //! read cache by second read.
 //!
-//! Facts from its user guide ("UG") and from its logs of the 2015 comparison ("logs"):
-//! - writes go to RAM and, in the background, to the SSD; they are acknowledged from RAM, and up to
-//!   four may be lost (UG);
-//! - metadata is 1 KiB for each request, of 4 KiB as of 128 KiB (logs: 8,454,144 KB written for
-//!   65,536 reads of 128 KiB that were admitted, 1.25 bytes a byte for writes of 4 KiB, 1.125 for 8
-//!   KiB): here a record of 4 KiB for every four requests, which is also why four are at risk;
-//! - destage takes the copy in RAM, in an "optimised" order (here: upwards over all that is dirty,
-//!   and from the beginning again), and counts after a FLUSH of the disk; in the background while
-//!   nobody reads the disk, whatever comes when RAM is full (UG). The logs show a third condition:
-//!   39 MiB were destaged while 4 GiB were written at the SSD's speed, but 100 MiB in half the time
-//!   beside slower writes. Here: the background yields while four writes are at risk;
-//! - a first read leaves bookkeeping in RAM, the second puts the block on the SSD, the third comes
-//!   from there (UG, logs);
-//! - 4 KiB blocks; 37.6 bytes of RAM for each beside the buffer (logs: 2.2 GiB for 256 GB).
+//! Facts are from its user guide ("UG") and from its logs of the 2015 comparison ("logs"):
 //!
-//! No source says how blocks are replaced; here all of the SSD is one space for what was read and
-//! what was written, with second chances (`slots`). In the comparison 512 GiB of writes evicted
-//! what had been read, and so they do here. Nor does one say how many first reads are remembered:
-//! here as many as the SSD has blocks, or half of that.
+//! - Writes go to RAM and, in the background, to the SSD. They are acknowledged from RAM, and up to
+//!   four may be lost (UG).
+//! - Metadata is 1 KiB for each request, of 4 KiB as of 128 KiB. The logs have 8,454,144 KB written
+//!   for 65,536 admitted reads of 128 KiB. They have 1.25 bytes a byte for writes of 4 KiB, and
+//!   1.125 for 8 KiB. Here a record of 4 KiB is written for every four requests, which is also why
+//!   four are at risk.
+//! - Destage takes the copy in RAM, in an "optimised" order. Here that is upwards over all dirty
+//!   blocks, and then from the beginning again. Destaged blocks count after a FLUSH of the disk.
+//! - Destage goes on in the background while nobody reads the disk, and at any time when RAM is
+//!   full (UG). The logs show a third condition: 39 MiB were destaged while 4 GiB were written at
+//!   the SSD's speed. Beside slower writes 100 MiB were, in half the time. Here the background
+//!   yields while four writes are at risk.
+//! - A first read leaves bookkeeping in RAM. The second puts the block on the SSD. The third comes
+//!   from there (UG, logs).
+//! - Blocks have 4 KiB. Each takes 37.6 bytes of RAM beside the buffer (logs: 2.2 GiB for 256 GB).
 //!
-//! Not modelled: the built-in mirror of several disks, TRIM of freed blocks (the models of SSDs
-//! know none; a "clean" SSD stays clean), CACHE_OFF, changing components, the check at the start,
-//! RAM given back to the system. The host is not FreeBSD but that of the device models, calibrated
-//! on Linux: its SSD reads at 90 % of what FreeBSD's did, so that no constant here makes reads as
-//! fast as they were.
+//! No source says how blocks are replaced. Here all of the SSD is one space for read and for
+//! written blocks, with second chances (`slots`). In the comparison 512 GiB of writes evicted the
+//! blocks that had been read, and so they do here. No source says how many first reads are
+//! remembered either. Here they are as many as the SSD has blocks, or half of that.
+//!
+//! These are not modelled: the built-in mirror of several disks, CACHE_OFF, changing components,
+//! the check at the start, RAM given back to the system. Nor is TRIM of freed blocks: the models of
+//! SSDs know none, and a "clean" SSD stays clean.
+//!
+//! The host is not FreeBSD but that of the device models, calibrated on Linux. Its SSD reads at 90
+//! % of the speed under FreeBSD. So no constant here makes reads as fast as they were.
 
 mod blocks;
 mod buffer;
@@ -44,7 +48,7 @@ use super::rig::{Io, Rig, Rival, Stats};
 use super::spec::{Geometry, Spec};
 use crate::system::{Ask, SystemRequest};
 
-/// As in the comparison: `gflash create -r 4g`.
+/// gflash as in the comparison: `gflash create -r 4g`.
 pub(super) const SPEC: Spec = Spec {
     name: "gflash",
     summary: "gflash v14, RAM of 4 GiB mirrored on the SSD as write buffer, reads cached by second read",
@@ -54,38 +58,39 @@ pub(super) const SPEC: Spec = Spec {
 };
 
 const BLOCK_BYTES: u64 = 4096;
-/// `-r 4g`. Of a smaller SSD half: the buffer lies on it too.
+/// `-r 4g`. A smaller SSD has half of its size, because the buffer lies on it, too.
 const RAM_BYTES: u64 = 4 << 30;
-/// RAM comes in steps of that (UG).
+/// RAM comes in steps of this size (UG).
 const RAM_STEP_BYTES: u64 = 128 << 20;
-/// The least SSD: one step of RAM has to fit beside what is cached.
+/// The least SSD. One step of RAM has to fit beside cached blocks.
 pub(super) const CACHE_BYTES_MIN: u64 = 2 * RAM_STEP_BYTES;
-/// Writes that may be lost (UG): acknowledged, and not on the SSD. What comes while there are so
-/// many waits until one is.
+/// Writes that may be lost (UG): they are acknowledged, and not on the SSD. While there are this
+/// many, others wait.
 const AT_RISK: u64 = 4;
 /// Requests that share a record of metadata (logs).
 const REQUESTS_PER_RECORD: u32 = 4;
-/// The records' part of the SSD: where they lie is unknown, this is 1 KiB for each 128 KiB.
+/// The part of the SSD that records have. Their place is unknown. This part is 1 KiB for each 128
+/// KiB.
 const RECORDS_PART: u64 = 128;
-/// So long after the last read of the disk destage goes on; no source. A sequential reader leaves
-/// no such gap.
+/// Destage goes on this long after the last read of the disk. A sequential reader leaves no such
+/// gap. No source has the figure.
 const CALM_NS: u64 = 10_000_000;
-/// The work of a request that RAM answers; writes one after the other. Fitted to task 20: 49,228
-/// writes a second.
+/// The work of a request that RAM answers. Writes are done one after the other. Fitted to task 20:
+/// 49,228 writes a second.
 const REQUEST_NS: u64 = 20_300;
-/// Time of a write while another waits: no more than 37,151 a second went to the bare SSD from 32
-/// threads of that FreeBSD (Linux: 90,754).
+/// The time of a write while another one waits. No more than 37,151 a second went to the bare SSD
+/// from 32 threads of that FreeBSD (Linux: 90,754).
 const CONTENDED_NS: u64 = 26_900;
-/// The work of a block that the SSD gives. Fitted to task 3: 390,458 KB/s, where the model of the
-/// SSD alone does 450,000.
+/// The work of a block that is read from the SSD. Fitted to task 3: 390,458 KB/s, where the model
+/// of the SSD alone does 450,000.
 const SSD_READ_BLOCK_NS: u64 = 1_370;
 
 enum Tag {
     /// A write is in RAM.
     Copied(SystemRequest),
-    /// A part of it is on the SSD.
+    /// A part of a write is on the SSD.
     Mirrored(u64),
-    /// What nobody waits for: metadata, an admitted block.
+    /// A write ended that nobody waits for: metadata, or an admitted block.
     Done,
     FromSsd(u64),
     FromData {
@@ -101,13 +106,13 @@ enum Tag {
 }
 
 struct Read {
-    /// I/Os that it waits for.
+    /// The number of I/Os that the read waits for.
     parts: u32,
     ssd_blocks: u64,
 }
 
 struct Mirroring {
-    /// I/Os that it takes.
+    /// The number of I/Os that the write to the SSD takes.
     parts: u32,
     answered: bool,
 }
@@ -119,7 +124,7 @@ struct Gflash {
     seen: Seen,
     /// Writes and FLUSHes that wait, by age.
     queue: VecDeque<SystemRequest>,
-    /// The one writer is at work.
+    /// Whether the one writer is at work.
     copying: bool,
     /// Writes on their way to the SSD.
     mirroring: HashMap<u64, Mirroring>,
@@ -225,7 +230,7 @@ impl Gflash {
         }
     }
 
-    /// What was read from the disk for the second time goes to the SSD.
+    /// Puts blocks on the SSD that were read from the disk for the second time.
     fn admit(&mut self, first: u64, blocks: u64, io: &mut Io<Tag>) {
         let mut any = false;
         let mut at = first;
@@ -246,7 +251,7 @@ impl Gflash {
         }
     }
 
-    /// Notes a read of a block that is not on the SSD.
+    /// Notes a read of a block. Returns whether it is the second of a block that is not on the SSD.
     fn second_read(&mut self, block: u64) -> bool {
         if self.slots.find(block).is_some() {
             return false;
@@ -254,7 +259,7 @@ impl Gflash {
         self.seen.note(block)
     }
 
-    /// Writes blocks to their slots; how many I/Os that are.
+    /// Writes blocks to their slots. Returns the number of I/Os.
     fn put_on_ssd(&mut self, first: u64, blocks: u64, io: &mut Io<Tag>, tag: impl Fn(u64) -> Tag) -> u32 {
         let (mut ios, mut run) = (0, None::<(u64, u64)>);
         let mut write = |(slot, len): (u64, u64)| {
@@ -289,7 +294,7 @@ impl Gflash {
         self.record = (self.record + 1) % self.records;
     }
 
-    /// Lets the writer begin with what waits, if it can.
+    /// Lets the writer begin with requests that wait, if it can.
     fn work(&mut self, io: &mut Io<Tag>) {
         while let Some(&request) = self.queue.front() {
             if request.ask == Ask::Flush {
@@ -328,7 +333,7 @@ impl Gflash {
         while self.at_risk < AT_RISK
             && let Some(number) = self.unanswered.pop_front()
         {
-            // It may be on the SSD already.
+            // The write may be on the SSD already.
             if let Some(mirroring) = self.mirroring.get_mut(&number) {
                 mirroring.answered = true;
                 self.at_risk += 1;
@@ -356,7 +361,7 @@ impl Gflash {
         self.buffer.is_nearly_full() || (self.at_risk < AT_RISK && is_calm)
     }
 
-    /// Writes to the disk what may be written, and flushes it when it is time.
+    /// Writes to the disk what may be written now, and flushes it when it is time.
     fn destage(&mut self, io: &mut Io<Tag>) {
         loop {
             let mut exhausted = false;
@@ -413,7 +418,7 @@ impl Rival for Gflash {
             Tag::DataFlushed => self.buffer.flushed(),
             Tag::Calm => self.awaiting_calm = false,
         }
-        // Before destage: a write that waits goes first.
+        // A write that waits goes before destage.
         self.work(io);
         self.destage(io);
         self.await_calm(io);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A rig is what a rival stands on: its devices, the I/O that it has in flight, the moments that it
-//! waits for, and the counting of all that.
+//! A rig is what a rival stands on. It has the rival's devices, its I/O in flight and the moments
+//! that it waits for, and counts all that.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ pub(super) const SECOND_NS: u64 = 1_000_000_000;
 pub struct Stats {
     /// Blocks of 4 KiB that clients read.
     pub read_blocks: u64,
-    /// Those of them that no origin was asked for.
+    /// Blocks of those that clients read without any read of the origin.
     pub read_hit_blocks: u64,
     /// Bytes that are dirty now.
     pub dirty_bytes: u64,
-    /// The most that may be; 0 = there is no limit.
+    /// The most bytes that may be dirty; 0 = there is no limit.
     pub dirty_limit_bytes: u64,
 }
 
@@ -62,7 +62,7 @@ impl<T> Io<T> {
         self.now
     }
 
-    /// Reads the cache device; `tag` comes back when it has ended.
+    /// Reads the cache device. `tag` comes back when the read has ended.
     pub fn read_cache(&mut self, offset: u64, len: u64, tag: T) {
         self.traffic.cache_read_bytes += len;
         self.submit(true, Op::Read, offset, len, tag);
@@ -100,7 +100,7 @@ impl<T> Io<T> {
         self.submit(false, Op::Flush, 0, 0, tag);
     }
 
-    /// Waits: `tag` comes back after so long.
+    /// Waits: `tag` comes back after `ns`.
     pub fn after(&mut self, ns: u64, tag: T) {
         self.next_io += 1;
         self.moments.insert((self.now.plus_ns(ns), self.next_io), tag);
@@ -127,7 +127,7 @@ pub struct Rig<R: Rival> {
 }
 
 impl<R: Rival> Rig<R> {
-    /// Puts a rival on devices; `begin` may set it going (wait for its first moment).
+    /// Puts a rival on devices. `begin` may start it, by waiting for its first moment.
     pub fn new(geometry: &Geometry, mut rival: R, begin: impl FnOnce(&mut R, &mut Io<R::Tag>)) -> Self {
         let mut io = Io {
             now: Time(0),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory and a cache device can do without payload. Only the log's headers have bytes, since the
+//! Memory and a cache device can do without payload. Only the log's headers have bytes, because the
 //! engine reads them again.
 //!
-//! All payload has the same checksum, so that the engine's verification holds. What the engine
-//! itself puts into a buffer (headers, checkpoints) is kept from the buffer's start on; of that the
-//! device keeps what lies in the log.
+//! All payload has the same checksum, so that the engine's verification holds. A buffer keeps the
+//! bytes that the engine itself puts into it (headers, checkpoints), from the buffer's start on. Of
+//! those the device keeps the bytes that lie in the log.
 
 use flashfront_engine::format::Superblock;
 use flashfront_engine::{BLOCK_BYTES, Buf, Memory, Span};
@@ -16,13 +16,13 @@ static ZEROES: [u8; 256 * BLOCK] = [0; 256 * BLOCK];
 /// Buffers that hold bytes only where the engine wrote some.
 #[derive(Default)]
 pub(super) struct Weightless {
-    /// By number; what was written, from the start.
+    /// For each buffer, by number, the bytes that were written, from the start.
     buffers: Vec<Option<Vec<u8>>>,
     free: Vec<u32>,
 }
 
 impl Weightless {
-    /// What the engine wrote into a block of a buffer, if it did.
+    /// Returns what the engine wrote into a block of a buffer, if it did.
     pub(super) fn written(&self, buf: Buf, offset: u32) -> Option<&[u8]> {
         let bytes = self.buffers[buf.0 as usize].as_ref()?;
         bytes.get(offset as usize..offset as usize + BLOCK)
@@ -77,7 +77,7 @@ impl Memory for Weightless {
 /// The headers on a cache device, without the zeroes at their ends.
 pub(super) struct Headers {
     blocks: HashMap<u64, Box<[u8]>>,
-    /// Of each lane: where its log begins and ends.
+    /// The begin and the end of each lane's log.
     logs: Vec<(u64, u64)>,
 }
 
@@ -94,7 +94,7 @@ impl Headers {
         self.logs.iter().any(|(from, to)| (*from..*to).contains(&offset))
     }
 
-    /// The device is written from a buffer.
+    /// Writes the device from a buffer.
     pub(super) fn write(&mut self, offset: u64, span: Span, memory: &Weightless) {
         for at in (0..u64::from(span.len)).step_by(BLOCK) {
             let place = offset + at;
@@ -109,7 +109,7 @@ impl Headers {
         }
     }
 
-    /// The device is read into a buffer.
+    /// Reads the device into a buffer.
     pub(super) fn read(&self, offset: u64, span: Span, memory: &mut Weightless) {
         for at in (0..u64::from(span.len)).step_by(BLOCK) {
             if let Some(bytes) = self.blocks.get(&(offset + at)) {

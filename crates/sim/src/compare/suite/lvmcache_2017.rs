@@ -79,9 +79,9 @@ pub(super) fn zipf(offset_bytes: u64, data_bytes: u64, time_ns: u64, seed: u64) 
 /// Fills the cache with data from elsewhere on the volume. They are read three times in order, then
 /// by zipf for 30 minutes.
 ///
-/// The junk is twice what the cache holds, because the cache must be full before the test: one that
-/// isn't takes in the data under test at once. And while there is room, smq takes in only regions
-/// of the upper half of levels.
+/// The junk is twice what the cache holds, because the cache must be full before the test. A cache
+/// that isn't takes in the data under test at once. And while there is room, smq takes in only
+/// regions of the upper half of levels.
 fn junk() -> Vec<Task> {
     let pass = Job {
         name: "junk".to_owned(),

@@ -2,37 +2,39 @@
 //! The cache device is divided into buckets. They are filled from the front to the back once, then
 //! reused as a whole under a new generation.
 //!
-//! A bucket may be reused if the last collection saw nothing dirty in it. Of those the ones go
-//! first that have little live data and weren't hit for long: bcache's `lru`, whose measure is age
-//! times live sectors. A batch is invalidated at a time; its new generations are written before it
-//! is used, into buckets of that batch (`bch_prio_write`). A small cache has small batches, of four
-//! buckets below 1 GiB: one in four is for generations then.
+//! A bucket may be reused if the last collection saw nothing dirty in it. Buckets with little live
+//! data that weren't hit for long go first. This is bcache's `lru`, whose measure is age times live
+//! sectors.
+//!
+//! A batch of buckets is invalidated at a time. Before it is used, its new generations are written
+//! into buckets of that batch (`bch_prio_write`). A small cache has small batches. Below 1 GiB a
+//! batch has four buckets, and one of them is for generations.
 
 use std::collections::VecDeque;
 
 use super::extent::Extent;
 
-/// Of 512 KiB, as the comparison of 2015 had it (make-bcache's default).
+/// A bucket has 512 KiB, as in the comparison of 2015 (make-bcache's default).
 pub(super) const BUCKET_BLOCKS: u32 = 128;
-/// A bucket that was just hit.
+/// The priority of a bucket that was just hit.
 const PRIORITY_MAX: u32 = 32_768;
-/// Priorities fall by one as often as this part of the cache was read or written.
+/// Priorities fall by one each time 1/`PRIORITY_STEPS` of the cache was read or written.
 const PRIORITY_STEPS: u64 = 1024;
-/// A collection is due as often as this part of the cache was allocated.
+/// A collection is due each time 1/`COLLECTIONS` of the cache was allocated.
 const COLLECTIONS: u64 = 16;
-/// Buckets for the journal: this part of all, 256 at most.
+/// The journal has 1/`JOURNAL_PART` of all buckets, 256 at most.
 const JOURNAL_PART: u32 = 128;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     generation: u32,
-    /// The step at which it was hit.
+    /// The step at which the bucket was hit.
     hit: u32,
     live: u16,
     dirty: u16,
     /// The writes into the bucket that have not ended.
     pins: u16,
-    /// As the last collection saw it, or as what was allocated since.
+    /// Whether the bucket has dirty data, by the last collection and by what was allocated since.
     marked_dirty: bool,
 }
 
@@ -44,24 +46,24 @@ pub(super) struct Buckets {
     ready: VecDeque<u32>,
     /// The buckets that hold the generations. They pin their buckets as writers do.
     priorities: Vec<u32>,
-    /// The one that is being filled, and how far it is.
+    /// The bucket that is being filled, and how far it is filled.
     open: Option<(u32, u32)>,
     /// The buckets that are invalidated at a time.
     batch: usize,
-    /// When no more buckets are ready, the next batch is invalidated.
+    /// The next batch is invalidated when no more buckets than this are ready.
     low: usize,
     step: u32,
     step_blocks: u64,
     collect_blocks: u64,
-    /// As the last collection saw it: with something dirty in them, or metadata.
+    /// The buckets that the last collection saw to have dirty data or metadata.
     in_use: u32,
 }
 
 impl Buckets {
     pub(super) fn new(bytes: u64) -> Self {
         let count = (bytes / (u64::from(BUCKET_BLOCKS) * 4096)) as u32;
-        // The kernel's sizes of its lists of free buckets (`cache_alloc`): 1/1024 of all, and four
-        // times that.
+        // The lists of free buckets have the kernel's lengths (`cache_alloc`): 1/1024 of all
+        // buckets, and four times that.
         let low = (count.next_power_of_two() >> 10).max(1) as usize;
         let metadata = 2 * (count / JOURNAL_PART).clamp(2, 256);
         Self {
@@ -87,13 +89,13 @@ impl Buckets {
         self.blocks() * 4096
     }
 
-    /// Of the journal: first block and length. The tree's nodes have as much behind it.
+    /// The journal's first block and length in blocks. The tree's nodes have as much behind it.
     pub(super) const fn journal(&self) -> (u32, u32) {
         (0, self.metadata / 2 * BUCKET_BLOCKS)
     }
 
-    /// Takes buckets of a batch for the priorities and generations of all (3 bytes each), in place
-    /// of those that had them; which.
+    /// Takes buckets of a batch for the priorities and generations of all buckets, 3 bytes each.
+    /// The buckets that had them until now are released. Returns the new ones.
     pub(super) fn take_priorities(&mut self, batch: &mut Vec<u32>) -> Vec<u32> {
         let count = (self.all.len() * 3).div_ceil(BUCKET_BLOCKS as usize * 4096);
         let taken = batch.split_off(batch.len().saturating_sub(count));
@@ -104,7 +106,7 @@ impl Buckets {
         taken
     }
 
-    /// How much of the cache is dirty or metadata, as the last collection saw it.
+    /// The percentage of buckets that the last collection saw to be dirty or metadata.
     pub(super) const fn in_use_percent(&self) -> u32 {
         (self.in_use as u64 * 100 / self.all.len() as u64) as u32
     }
@@ -129,7 +131,7 @@ impl Buckets {
         bucket.dirty += if dirty { blocks as u16 } else { 0 };
     }
 
-    /// Blocks are no longer mapped to it.
+    /// Blocks are no longer mapped to this place.
     pub(super) fn forget(&mut self, place: u32, blocks: u32, dirty: bool) {
         let bucket = self.of(place);
         bucket.live -= blocks as u16;
@@ -148,7 +150,7 @@ impl Buckets {
         self.moved(blocks);
     }
 
-    /// So much was read or written: time, for priorities.
+    /// Counts blocks that were read or written. They are the time that priorities go by.
     fn moved(&mut self, blocks: u32) {
         self.step_blocks += u64::from(blocks);
         let each = (self.blocks() / PRIORITY_STEPS).max(1);
@@ -156,8 +158,8 @@ impl Buckets {
         self.step_blocks %= each;
     }
 
-    /// Places for up to so many blocks in one piece: where, how many, under which generation.
-    /// `None`: no bucket is ready.
+    /// Allocates up to `blocks` in one piece: the place, the number of blocks, and the generation.
+    /// `None` if no bucket is ready.
     pub(super) fn allocate(&mut self, blocks: u32, dirty: bool) -> Option<(u32, u32, u32)> {
         let (number, filled) = match self.open {
             Some(open) => open,
@@ -178,7 +180,7 @@ impl Buckets {
         Some((number * BUCKET_BLOCKS + filled, len, generation))
     }
 
-    /// What was allocated is mapped, or never will be.
+    /// Allocated blocks are mapped, or never will be.
     pub(super) fn unpin(&mut self, place: u32) {
         self.of(place).pins -= 1;
     }
@@ -188,7 +190,7 @@ impl Buckets {
         self.collect_blocks > self.blocks() / COLLECTIONS
     }
 
-    /// Sees what is dirty.
+    /// Marks the buckets that have dirty data.
     pub(super) fn collect(&mut self) {
         self.collect_blocks = 0;
         let mut dirty = self.metadata;
@@ -204,8 +206,8 @@ impl Buckets {
         self.ready.len() <= self.low
     }
 
-    /// Gives up the contents of a batch of buckets; they are [`Self::ready`] when their generations
-    /// were written.
+    /// Gives up the contents of a batch of buckets. They are [`Self::ready`] when their generations
+    /// have been written.
     pub(super) fn invalidate(&mut self) -> Vec<u32> {
         let open = self.open.map(|(number, _)| number);
         let age = |bucket: &Bucket| (self.step - bucket.hit).min(PRIORITY_MAX);
@@ -234,7 +236,7 @@ impl Buckets {
         reusable.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// These can be filled.
+    /// These buckets can be filled.
     pub(super) fn ready(&mut self, numbers: Vec<u32>) {
         self.ready.extend(numbers);
     }

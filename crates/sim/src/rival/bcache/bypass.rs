@@ -12,7 +12,7 @@ use flashfront_engine::Time;
 /// Ends of I/Os that are remembered, and for how long.
 const STREAMS: usize = 128;
 const STREAM_NS: u64 = 5_000_000_000;
-/// The mean over a task's streams: one in eight.
+/// The latest stream counts for one in this many in the mean over a task's streams.
 const MEAN_OF: u64 = 8;
 /// `congested_read_threshold_us` and `congested_write_threshold_us`.
 const SLOW_READ_NS: u64 = 2_000_000;
@@ -28,13 +28,13 @@ struct Stream {
 
 #[derive(Debug)]
 pub(super) struct Bypass {
-    /// 0 = never for being sequential.
+    /// The length from which streams are bypassed; 0 = no stream is bypassed for being sequential.
     cutoff_bytes: u64,
     streams: VecDeque<Stream>,
-    /// Of the task: the stream that it is in, and what its streams are like.
+    /// The length of the stream that the task is in, and the mean of its streams.
     stream_bytes: u64,
     mean_bytes: u64,
-    /// Below 0: the device was slow, by so many units of 1,024 us.
+    /// Below 0 while the device was slow, in units of 1,024 us.
     congested: i64,
     slow_at: Time,
     rng: Rng,
@@ -58,9 +58,9 @@ impl Bypass {
         }
     }
 
-    /// From which stream's length in sectors on all is bypassed; 0 = it is not slow. Slowness is
-    /// forgotten by 1 a millisecond; what is left counts exponentially, less a random number, so
-    /// that not all streams change over together.
+    /// Returns the length in sectors from which streams are bypassed because the device is slow; 0
+    /// = it isn't slow. Slowness is forgotten by 1 a millisecond. The rest counts exponentially,
+    /// less a random number, so that not all streams change over together.
     fn congested_sectors(&mut self, now: Time) -> u64 {
         let left = (now.since_ns(self.slow_at) / 1_024_000) as i64 + self.congested;
         if left >= 0 {
@@ -71,7 +71,7 @@ impl Bypass {
         (sectors - i64::from((self.rng.next_u64() as u32).count_ones())).max(1) as u64
     }
 
-    /// Whether a request goes past. A synchronous write never does for being sequential.
+    /// Whether a request goes past the cache. A synchronous write never does for being sequential.
     pub(super) fn skips(&mut self, now: Time, offset: u64, len: u64, synchronous_write: bool) -> bool {
         let congested = self.congested_sectors(now);
         if congested == 0 && (self.cutoff_bytes == 0 || synchronous_write) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! bcache's writeback thread decides what it takes next, and when.
 //!
-//! It looks for 500 dirty keys in order, from where it left off. It reads each from the cache
-//! device and writes it to the origin, 64 at a time. It waits for all of them before it looks
-//! again. After a look through the whole index it rests for 30 s. Keys that follow each other don't
-//! wait for the limiter: until it asks for more than 50 ms, or, with the PI controller (really
-//! since Linux 4.16), five at most and until they have 2.4 MiB.
+//! The thread looks for 500 dirty keys in order, from where it left off. It reads each from the
+//! cache device and writes it to the origin, 64 at a time. It waits for all of them before it looks
+//! again. After a look through the whole index it rests for 30 s.
+//!
+//! Keys that follow each other don't wait for the limiter, within bounds. With the PD controller
+//! they wait when the limiter asks for more than 50 ms. With the PI controller (really since Linux
+//! 4.16) at most five keys go together, and only until they have 2.4 MiB.
 
 use std::collections::VecDeque;
 
@@ -15,14 +17,14 @@ use super::pace::{Controller, Dirty, Pace, UPDATE_S};
 use super::tag::Tag;
 use crate::rival::rig::Io;
 
-/// Between two turns of the controller.
+/// The time between two turns of the controller.
 pub(super) const UPDATE_NS: u64 = UPDATE_S as u64 * 1_000_000_000;
 /// `KEYBUF_NR`.
 const KEYS: usize = 500;
 const IN_FLIGHT: u32 = 64;
 /// `writeback_delay`.
 const REST_NS: u64 = 30_000_000_000;
-/// Pauses up to this are left out between neighbours.
+/// Pauses up to this length are left out between neighbours.
 const LEFT_OUT_NS: u64 = 50_000_000;
 /// `MAX_WRITEBACKS_IN_PASS` and `MAX_WRITESIZE_IN_PASS`.
 const PASS_KEYS: u32 = 5;
@@ -45,11 +47,11 @@ enum Waits {
 pub(super) struct Destage {
     pace: Pace,
     waits: Waits,
-    /// There may be dirty data: until a look through all finds none.
+    /// Whether there may be dirty data. It is set until a look through all keys finds none.
     has_dirty: bool,
     keys: VecDeque<u32>,
     found: Vec<u32>,
-    /// Where to look on; `None`: at the beginning.
+    /// The key from which the next look goes on; `None` is the beginning.
     scanned: Option<u32>,
     searched_all: bool,
     /// Whether destage has just rested.
@@ -87,20 +89,20 @@ impl Destage {
         start == self.last_end && joins
     }
 
-    /// Somebody asks for something.
+    /// A client asks for something.
     pub(super) fn asked(&mut self) {
         self.pace.asked();
     }
 
-    /// Whether some of these blocks are on their way to the origin: then what is written to them
-    /// must be newer than that, dirty.
+    /// Whether some of these blocks are on their way to the origin. Then a write to them must stay
+    /// dirty, because it is newer.
     pub(super) fn is_under_way(&self, start: u32, len: u32) -> bool {
         self.flying.iter().any(|(first, blocks)| *first < start + len && start < first + blocks)
     }
 }
 
 impl Bcache {
-    /// Something is dirty.
+    /// Tells the thread that something is dirty.
     pub(super) fn wake(&mut self, io: &mut Io<Tag>) {
         self.destage.has_dirty = true;
         if self.destage.waits == Waits::Dirty {
@@ -134,7 +136,8 @@ impl Bcache {
                 if !destage.has_dirty {
                     break Waits::Dirty;
                 }
-                // After a rest it forgets what it was behind; the old one with each look.
+                // After a rest the thread forgets how far it was behind. With the PD controller it
+                // does so at each look.
                 if std::mem::take(&mut destage.rested) || !destage.pace.is_pi() {
                     destage.pace.reset(io.now());
                 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! bcache's journal is modelled as I/O. Keys of clients' writes gather for 100 ms, until 32 KiB are
-//! full, or until somebody waits. Then come a flush, a write and a flush: the write is PREFLUSH and
-//! FUA, and FUA is a second flush on SATA. A flush of a SATA device is no queued command, so
-//! nothing else is sent to the device meanwhile.
+//! bcache's journal is modelled as I/O.
 //!
-//! A simplification: Keys of what was destaged, and the second ones of cuts, are in leaves only:
-//! `write_dirty_finish` has no journal. But leaves are written with FUA (`do_btree_node_write`),
-//! which holds the device as well. Here these keys count for the journal, whose holds were fitted
-//! so.
+//! Keys of clients' writes gather for 100 ms, until 32 KiB are full, or until something waits for
+//! them. Then come a flush, a write and a flush: the write is PREFLUSH and FUA, and FUA is a second
+//! flush on SATA. A flush of a SATA device is no queued command, so nothing else is sent to the
+//! device meanwhile.
+//!
+//! The model simplifies one thing. Keys of destaged data, and the second keys of cuts, are in
+//! leaves only, because `write_dirty_finish` has no journal. But leaves are written with FUA
+//! (`do_btree_node_write`), which holds the device as well. Here these keys count for the journal,
+//! whose holds were fitted that way.
 
 use flashfront_engine::Time;
 
@@ -16,21 +18,22 @@ use crate::rival::rig::Io;
 
 /// `journal_delay_ms`.
 const DELAY_NS: u64 = 100_000_000;
-/// For so long a journal write keeps the cache device from all else: its queue drains, two flushes,
-/// the queue fills again. Fitted to sequential writes of 128 KiB, one at a time, with nothing
-/// destaged (320,714 KB/s, task 6 of 2015).
+/// A journal write keeps the cache device from all else for this long. The device's queue drains,
+/// two flushes follow, and the queue fills again. Fitted to sequential writes of 128 KiB, one at a
+/// time, with nothing destaged (320,714 KB/s, task 6 of 2015).
 const HOLD_NS: u64 = 9_000_000;
-/// And so much longer for each page that was read for destage since the last one. Fitted to the
-/// rate at which clients write while the origin is destaged to at full speed (133,232 KB/s, task 8
-/// of 2015): what an SSD loses when reads and writes are mixed is part of it.
+/// Each page that was read for destage since the last journal write makes the next one longer by
+/// this. What an SSD loses when reads and writes are mixed is part of it. Fitted to the rate at
+/// which clients write while the origin is destaged to at full speed (133,232 KB/s, task 8 of
+/// 2015).
 const HOLD_PAGE_NS: u64 = 3_100;
-/// A key with one pointer.
+/// Bytes of a key with one pointer.
 const KEY_BYTES: u64 = 24;
-/// A journal set holds so many bytes of them.
+/// Bytes of keys that a journal set holds.
 const SET_BYTES: u64 = 32 << 10;
 /// Bytes of the head of a set.
 const HEAD_BYTES: u64 = 160;
-/// What it is rounded up to: make-bcache's `--block`, a sector by default.
+/// A set's length is rounded up to this: make-bcache's `--block`, by default a sector.
 const SECTOR_BYTES: u64 = 512;
 /// The tree's leaf writes its new keys when they fill a page.
 const LEAF_KEYS: u64 = 168;
@@ -46,7 +49,8 @@ pub(super) enum Waiter {
 
 #[derive(Debug)]
 pub(super) struct Journal {
-    /// Where it is: first block, blocks, and how many bytes in it came. The leaves are behind it.
+    /// The journal's first block, its blocks, and how many bytes in it are written. The leaves are
+    /// behind it.
     first: u32,
     blocks: u32,
     at: u64,
@@ -55,7 +59,7 @@ pub(super) struct Journal {
     leaf_keys: u64,
     writing: bool,
     held_until: Time,
-    /// Read for destage since the last write.
+    /// Blocks read for destage since the last journal write.
     destaged_blocks: u64,
     timer: bool,
     due: bool,
@@ -82,7 +86,7 @@ impl Journal {
         }
     }
 
-    /// Until then nothing else is sent to the cache device.
+    /// Nothing else is sent to the cache device until then.
     pub(super) const fn held_until(&self) -> Time {
         self.held_until
     }

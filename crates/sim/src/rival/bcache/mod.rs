@@ -2,22 +2,25 @@
 //! bcache (Kent Overstreet) fills buckets like a log, and has extents in a tree and a journal of
 //! keys. The model is that of Linux 3.13 to 4.14, and with the destage of 6.1.
 //!
-//! - Modes: writeback; a write goes straight (writethrough) when a collection has seen too many
+//! - Modes: writeback. A write goes straight (writethrough) when a collection has seen too many
 //!   dirty buckets.
-//! - Admission: every write, and every read that misses, on its first read; past the cache go
-//!   streams and what a slow cache device can't take (`bypass`).
-//! - Placement: into the open bucket, whatever comes; reused by age and live data (`buckets`).
+//! - Admission: every write, and every read that misses, at its first time. Streams go past the
+//!   cache, and so do requests that a slow cache device can't take (`bypass`).
+//! - Placement: everything goes into the open bucket. Buckets are reused by age and live data
+//!   (`buckets`).
 //! - Metadata I/O: the journal, leaves of the tree, generations of buckets (`journal`).
-//! - Destage: in order of the origin, 500 keys at a time, 64 in flight, from the cache device;
-//!   paced by a controller (`pace`, `destage`).
+//! - Destage: in order of the origin, 500 keys at a time, 64 in flight, read from the cache device.
+//!   A controller sets the pace (`pace`, `destage`).
 //! - FLUSH: a journal write, and always a flush of the origin.
-//! - Memory: the tree's nodes that are in use; 17 MB after creation for 256 GB, 345 MB after the
-//!   runs of 2015 (measured there).
+//! - Memory: the tree's nodes that are in use. For 256 GB they took 17 MB after creation, and 345
+//!   MB after the runs of 2015 (measured there).
 //!
-//! Not modelled: the time that a collection takes and holds others up; copying collection; RAID
-//! stripes; read-ahead's bypass; that each allocation counts as in use before a collection has seen
-//! it (since Linux 4.15); that the origin is written strictly in the keys' order (since 4.16);
-//! failures.
+//! These are not modelled:
+//!
+//! - The time that a collection takes and holds others up; copying collection.
+//! - RAID stripes, the bypass of read-ahead, and failures.
+//! - Since Linux 4.15 each allocation counts as in use before a collection has seen it.
+//! - Since Linux 4.16 the origin is written strictly in the keys' order.
 
 mod buckets;
 mod bypass;
@@ -38,7 +41,7 @@ use super::rig::Rig;
 use super::spec::{Geometry, Spec};
 use crate::system::System;
 
-/// bcache as the comparisons set it up: nothing is too sequential; writes are direct (synchronous).
+/// bcache as the comparisons set it up: no stream is bypassed, and writes are direct (synchronous).
 pub(super) const SPEC: Spec = Spec {
     name: "bcache",
     summary: "bcache of Linux 3.13 to 4.14, writeback, sequential_cutoff 0, direct writes",
@@ -47,7 +50,7 @@ pub(super) const SPEC: Spec = Spec {
     build: |geometry| build(geometry, &Setup { cutoff_bytes: 0, synchronous: true, controller: Controller::pd() }),
 };
 
-/// bcache with its defaults, written to by a file system's write-back, which isn't synchronous.
+/// bcache with its defaults. A file system's write-back, which isn't synchronous, writes to it.
 pub(super) const SPEC_4M: Spec = Spec {
     name: "bcache-4m",
     summary: "the same with its defaults: streams from 4 MiB on are bypassed, writes are a file system's write-back",

@@ -2,14 +2,14 @@
 //! A controller decides how fast bcache destages, and sets a limiter.
 //!
 //! Linux 3.13 to 4.14 have a PD controller. The rate changes every 5 s by the distance from the
-//! target and by how fast that changes; below the target it falls until it is one sector a second.
-//! As no pause is longer than a second, one key a second goes even then. Nothing damps it enough:
-//! dirty data swings around the target.
+//! target and by how fast that changes. Below the target it falls until it is one sector a second.
+//! As no pause is longer than a second, one key a second goes even then. Nothing damps the
+//! controller enough: dirty data swings around the target.
 //!
-//! Linux 4.15 and later have a PI controller (Michael Lyle, 2017). At the rate, what is beyond the
-//! target would be gone in 40 s. A ten thousandth of it a second is added to the rate for good. The
-//! least is 8 sectors a second. Since 5.12 it is more when buckets are fragmented, since 4.19
-//! without any limit when nobody has asked for anything in six turns.
+//! Linux 4.15 and later have a PI controller (Michael Lyle, 2017). Its rate would bring dirty data
+//! down to the target in 40 s. Each second a ten thousandth of the excess is added to the rate for
+//! good. The least rate is 8 sectors a second. Since 5.12 the rate is higher when buckets are
+//! fragmented. Since 4.19 it has no limit when no client has asked for anything in six turns.
 
 use flashfront_engine::Time;
 
@@ -20,19 +20,19 @@ pub(super) const UPDATE_S: i64 = 5;
 const BUCKET_SECTORS: i64 = BUCKET_BLOCKS as i64 * 8;
 /// Sectors a second at the beginning.
 const RATE_FIRST: i64 = 1024;
-/// The limiter looks so far back.
+/// The limiter looks back this far.
 const BACK_NS: i64 = 2_000_000_000;
-/// Pauses are whole jiffies, of Debian's and Ubuntu's 250 a second.
+/// Pauses are whole jiffies: 250 a second, as in Debian and Ubuntu.
 const JIFFY_NS: i64 = 4_000_000;
-/// A turn of the controller that comes so much after the next key was due: the disk doesn't keep
+/// If a turn of the controller comes this long after the next key was due, the disk doesn't keep
 /// up.
 const LATE_NS: i64 = 1_000_000;
 
-/// The dirty data, as the controller is told of it.
+/// The dirty data that the controller is told of.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dirty {
     pub(super) bytes: u64,
-    /// The part of the buckets in use, as the last collection saw it.
+    /// The percentage of buckets in use, as the last collection saw it.
     pub(super) in_use_percent: u32,
     pub(super) buckets: u64,
 }
@@ -54,7 +54,7 @@ impl Controller {
     }
 }
 
-/// Linux 3.13 to 4.14.
+/// The PD controller of Linux 3.13 to 4.14.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pd {
     last_dirty: i64,
@@ -69,23 +69,24 @@ impl Pd {
     const RATE_MAX: i64 = 1_000_000;
     const AHEAD_NS: i64 = 1_000_000_000;
 
-    /// The new rate, from that before, of so many dirty sectors, so many beyond the target.
+    /// Returns the new rate. `rate` is the old one, `sectors` are dirty, and `beyond` is how many
+    /// of them are beyond the target.
     fn rate(&mut self, rate: i64, sectors: i64, beyond: i64, late: bool) -> i64 {
         let proportional = beyond * UPDATE_S / Self::P_INVERSE;
         let weight = Self::D_TERM / UPDATE_S;
         self.slope = (self.slope * (weight - 1) + (sectors - self.last_dirty) / UPDATE_S) / weight;
         self.last_dirty = sectors;
         let change = proportional + self.slope * Self::D_TERM / Self::P_INVERSE;
-        // Not faster if it isn't as fast as it may be.
+        // A rate that isn't reached doesn't rise.
         if change > 0 && late { rate } else { (rate + change).clamp(1, Self::RATE_MAX) }
     }
 }
 
-/// Linux 4.15 and later.
+/// The PI controller of Linux 4.15 and later.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pi {
     integral: i64,
-    /// Turns since somebody asked for something.
+    /// Turns since a client asked for something.
     idle_turns: u32,
 }
 
@@ -98,8 +99,8 @@ impl Pi {
     const AHEAD_NS: i64 = 2_500_000_000;
     const IDLE_TURNS: u32 = 6;
     const RATE_IDLE: i64 = i32::MAX as i64;
-    /// `BCH_WRITEBACK_FRAGMENT_THRESHOLD_LOW` and so on, of the cache in use in percent, and
-    /// `writeback_rate_fp_term_low` and so on.
+    /// The cache in use in percent (`BCH_WRITEBACK_FRAGMENT_THRESHOLD_LOW` and so on), and the term
+    /// above it (`writeback_rate_fp_term_low` and so on).
     const FRAGMENTED: [(i64, i64); 3] = [(64, 1000), (57, 10), (50, 1)];
 
     fn rate(&mut self, sectors: i64, beyond: i64, dirty: Dirty, late: bool) -> i64 {
@@ -116,7 +117,7 @@ impl Pi {
                 proportional = proportional.max(sectors / buckets * term * (in_use - percent));
             }
         }
-        // It sinks only to nothing, and rises only while the disk keeps up.
+        // The integral sinks only to nothing, and rises only while the disk keeps up.
         if (beyond < 0 && self.integral > 0) || (beyond > 0 && !late) {
             self.integral += beyond * UPDATE_S;
         }
@@ -142,12 +143,12 @@ impl Pace {
         matches!(self.controller, Controller::Pi(_))
     }
 
-    /// Somebody asks for something.
+    /// A client asks for something.
     pub(super) fn asked(&mut self) {
         if let Controller::Pi(pi) = &mut self.controller
             && std::mem::take(&mut pi.idle_turns) >= Pi::IDLE_TURNS
         {
-            // Until the next turn (`quit_max_writeback_rate`).
+            // This rate holds until the next turn (`quit_max_writeback_rate`).
             self.rate = 1;
         }
     }
@@ -163,12 +164,12 @@ impl Pace {
         };
     }
 
-    /// Forgets what it was ahead or behind.
+    /// Forgets how far destage was ahead or behind.
     pub(super) const fn reset(&mut self, at: Time) {
         self.next_ns = at.0 as i64;
     }
 
-    /// So much was begun: how long to wait before the next.
+    /// Returns how long to wait before the next key, after `bytes` were begun.
     pub(super) fn pause_ns(&mut self, now: Time, bytes: u64) -> u64 {
         let now = now.0 as i64;
         let ahead = match self.controller {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a user of bcache would notice, and its sources say.
+//! These tests check what a user of bcache would notice, and what its sources say.
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 use flashfront_engine::Time;
@@ -35,7 +35,7 @@ impl Bench {
         Self { system: (spec.build)(&geometry), now: Time(0), number: 0 }
     }
 
-    /// Runs a job; what it moved, and MiB/s.
+    /// Runs a job. Returns the bytes moved, and MiB/s.
     fn run(&mut self, job: Job) -> (Traffic, f64) {
         let result = run(&mut *self.system, &mut self.now, &mut self.number, &[job], SECOND_NS, &mut |_| true).unwrap();
         let (before, after) = (result.before, result.after);
@@ -97,7 +97,7 @@ fn streams_pass_by_with_the_default_cutoff() {
     assert!(first.cache_write_bytes < 8 * MIB, "{first:?}");
     let written = life.run(sequential(0, GIB, 256 * MIB)).0;
     assert!(written.origin_write_bytes > 240 * MIB && written.cache_write_bytes < 16 * MIB, "{written:?}");
-    // Direct writes are synchronous, and those never pass by for being sequential.
+    // Direct writes are synchronous. Synchronous writes are never bypassed for being sequential.
     let mut direct = Bench::new(&SPEC);
     let written = direct.run(sequential(0, GIB, 128 * MIB)).0;
     assert!(written.cache_write_bytes >= 128 * MIB && written.origin_write_bytes < 8 * MIB, "{written:?}");
@@ -115,7 +115,7 @@ fn random_reads_are_cached_with_any_cutoff() {
 fn little_dirty_data_goes_by_a_key_a_second() {
     let mut life = Bench::new(&SPEC);
     life.run(sequential(0, 0, 64 * MIB));
-    // The rate has to fall to its least first; a look through all ends with a rest of 30 s.
+    // The rate has to fall to its least first. A look through all keys ends with a rest of 30 s.
     life.idle(120);
     let before = life.system.traffic().dirty_bytes;
     life.run(random(0, GIB, 32 * MIB, 32 * MIB, 1));
@@ -138,7 +138,7 @@ fn dirty_data_is_written_back_only_towards_its_target() {
 #[test]
 fn writes_go_to_the_origin_when_the_cache_is_full_of_dirty_buckets() {
     let mut life = Bench::new(&SPEC);
-    // Faster than a disk takes random writes.
+    // This is faster than a disk takes random writes.
     let (moved, _) = life.run(random(0, 0, 16 * GIB, 2 * GIB, 32));
     let dirty = life.system.traffic().dirty_bytes;
     assert!(dirty < 2 * GIB / 100 * 80, "{} MiB are dirty", dirty / MIB);
@@ -160,7 +160,7 @@ fn a_small_cache_writes_its_generations_for_every_third_bucket() {
         let mut life = Bench::sized(&SPEC, cache_bytes);
         life.run(random(read_percent, 0, GIB, 96 * MIB, 16)).0.cache_write_bytes as f64 / (96 * MIB) as f64
     };
-    // On Linux 6.1 with 320 MiB: 1.36 for 96 MiB of writes, 1.37 for 22.6 MiB of reads.
+    // Linux 6.1 with 320 MiB had 1.36 for 96 MiB of writes, and 1.37 for 22.6 MiB of reads.
     for read_percent in [0, 100] {
         let small = written(320 * MIB, read_percent);
         assert!((1.3..1.4).contains(&small), "{small} times what was cached");
@@ -208,7 +208,7 @@ fn the_old_controller_falls_to_one_sector_and_pauses_a_second_at_most() {
     let now = Time(500 * SECOND_NS);
     pace.reset(now);
     assert_eq!(pace.pause_ns(now, 512 << 10), SECOND_NS);
-    // Far above the target it rises within a minute beyond any disk.
+    // Far above the target the rate rises within a minute beyond any disk.
     let mut at = now;
     for _ in 0..12 {
         at = at.plus_ns(5 * SECOND_NS);
@@ -218,8 +218,8 @@ fn the_old_controller_falls_to_one_sector_and_pauses_a_second_at_most() {
     assert!(pace.pause_ns(at, 512 << 10) < 4_000_000);
 }
 
-/// How long 64 KiB keep the next key waiting, after so many turns of the new controller with as
-/// much dirty; the target is 1 GiB.
+/// Returns how long the next key waits for 64 KiB, after `turns` of the PI controller with `dirty`
+/// data each. The target is 1 GiB.
 fn pause_after(turns: u64, dirty: Dirty, asked: bool) -> u64 {
     let mut pace = Pace::new(GIB, Controller::pi());
     let mut now = Time(0);
@@ -237,12 +237,12 @@ fn pause_after(turns: u64, dirty: Dirty, asked: bool) -> u64 {
 
 #[test]
 fn the_new_controller_would_be_done_in_forty_seconds() {
-    // 10 MiB too many: 256 KiB a second and what adds up in a turn, 5: 64 KiB take 245 ms, in
-    // jiffies 244.
+    // 10 MiB are too many. The rate is 256 KiB a second, plus 5 that add up in a turn. 64 KiB take
+    // 245 ms, which is 244 in whole jiffies.
     assert_eq!(pause_after(1, dirty(GIB + 10 * MIB), true), 244_000_000);
-    // What stays too much adds up: after 2,000 s a fifth of it a second more, 27 ms.
+    // A lasting excess adds up. After 2,000 s a fifth of it a second is added: 27 ms.
     assert_eq!(pause_after(400, dirty(GIB + 10 * MIB), true), 24_000_000);
-    // 4 KiB a second below the target, but no pause is longer than this.
+    // The rate is 4 KiB a second below the target, but no pause is longer than this.
     assert_eq!(pause_after(3, dirty(MIB), true), 5 * SECOND_NS / 2);
 }
 
@@ -272,7 +272,7 @@ fn the_new_controller_starts_over_when_somebody_asks_again() {
     assert!(pace.pause_ns(now, 64 << 10) < 4_000_000, "25 MiB a second");
 }
 
-/// Nothing adds up while it doesn't keep up, nor in the 30 s of a rest, when nothing is due.
+/// Nothing adds up while destage doesn't keep up, nor in a rest of 30 s, when nothing is due.
 #[test]
 fn the_new_controller_adds_nothing_up_while_it_is_late() {
     let (mut late, mut prompt) = (Pace::new(GIB, Controller::pi()), Pace::new(GIB, Controller::pi()));
@@ -293,8 +293,8 @@ fn the_new_controller_adds_nothing_up_while_it_is_late() {
     assert!(prompt < 50_000_000, "{prompt}");
 }
 
-/// Linux 6.1 in a virtual machine destaged 23.4 MiB in the 82 s of a mix, after 96 MiB of writes
-/// and a pause of 20 s; a PD controller 55.
+/// Linux 6.1 in a virtual machine destaged 23.4 MiB in the 82 s of a mix. 96 MiB of writes and a
+/// pause of 20 s came before. A PD controller destages 55 MiB.
 #[test]
 fn a_small_cache_is_destaged_as_by_linux_6_1() {
     let mut life = Bench::sized(&SPEC_6_1, 320 * MIB);

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! dm-cache's policy mq, as in Linux 3.16, promotes blocks when they were asked for often enough.
 //!
-//! - Hits are counted, at most one between two ticks; a tick comes when a chosen request is over,
-//!   then the next one is chosen. Blocks that are not cached are counted, too: as many of them as
-//!   the cache has places.
-//! - A block that is asked for again and was asked for as often as the threshold before is
-//!   promoted. The threshold is 0 until the cache is full, plus an adjustment: 2 for reads, 0 for
-//!   writes, as the tester of 2015 had set them (4 and 8 else). With 0 or 1 a block is promoted at
-//!   its first request, but only while there is a free place.
+//! - Hits are counted, at most one between two ticks. A tick comes when a chosen request is over;
+//!   then the next request is chosen. Blocks that are not cached are counted, too: as many of them
+//!   as the cache has places.
+//! - A block is promoted if its count had reached the threshold before the request. With a
+//!   threshold of 0 or 1 it is promoted at its first request, but only while there is a free place.
+//! - The threshold is 0 until the cache is full, plus an adjustment. That is 2 for reads and 0 for
+//!   writes, as the tester of 2015 had set them. The defaults are 4 and 8.
 //! - Once the cache is full, the threshold changes after as many hits as the cache has places. It
 //!   becomes the mean of the counts of 20 blocks of the lowest level.
-//! - Levels are binary logarithms of the count, each in order of last use; once the lowest is used
-//!   up all others move down. Of the clean blocks the oldest of the lowest level leaves, and begins
-//!   again at 1; if none is clean nothing is promoted. The same order has copying back, which is
-//!   wanted for all dirty blocks at any time.
+//! - Levels are binary logarithms of the count, each in order of last use. Once the lowest level is
+//!   used up all others move down.
+//! - The oldest clean block of the lowest level leaves, and begins again at 1. If none is clean
+//!   nothing is promoted. Copying back has the same order, and is wanted for all dirty blocks at
+//!   any time.
 //!
-//! Not modelled: the detection of sequential streams (the tester's threshold makes sure that there
-//! are none), discards.
+//! Discards and the detection of sequential streams are not modelled. With the tester's threshold
+//! no stream was sequential.
 
 use super::until_411::{Chance, Policy, Verdict};
 use crate::policy::table::{List, Slot, Table};
@@ -27,14 +28,14 @@ const WRITE_ADJUSTMENT: u32 = 0;
 /// The number of blocks whose mean makes the threshold.
 const AVERAGED: u32 = 20;
 const GENERATION_MIN: u64 = 1024;
-/// A block that is not cached.
+/// The place of a block that is not cached.
 const NOWHERE: u32 = u32::MAX;
 
 struct Block {
     hits: u32,
     tick: u32,
     place: u32,
-    /// That it is in, counted on when levels move down.
+    /// The level that the block is in. The number is counted on when levels move down.
     level: u32,
     dirty: bool,
 }
@@ -65,12 +66,12 @@ impl Queue {
         self.len -= 1;
     }
 
-    /// Its lists, from the lowest level up.
+    /// The queue's lists, from the lowest level up.
     fn lists(&self) -> impl Iterator<Item = &List> {
         (self.lowest..self.lowest + LEVELS as u32).map(|level| &self.levels[level as usize % LEVELS])
     }
 
-    /// Takes the oldest of the lowest level that has any.
+    /// Takes the oldest block of the lowest level that has any.
     fn pop(&mut self, blocks: &mut Table<Block>) -> Option<Slot> {
         let slot = self.lists().find_map(List::oldest)?;
         self.unlink(blocks, slot);
@@ -90,7 +91,7 @@ pub(super) struct Mq {
     clean: Queue,
     dirty: Queue,
     threshold: u32,
-    /// In this generation.
+    /// Hits in this generation.
     hits: u64,
     tick: u32,
 }

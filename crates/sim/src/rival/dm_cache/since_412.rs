@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! This is the target since Linux 4.12 (`dm-cache-target.c`, `dm-bio-prison-v2.c`).
 //!
-//! - A request looks itself up at once and goes to the cache device or the origin. What the policy
-//!   wants to have done besides (a block promoted, demoted or copied back) is begun behind it,
-//!   however much is being copied: `migration_threshold` counts only for copying back when idle.
-//! - Such work first locks the block against writes and waits until no request is at it, the one
-//!   that caused a promotion included. During the copy reads go on where they went before. Then
-//!   reads are locked out as well, and once none is at the block any more, the mapping changes.
-//! - A write of a whole block that shall be promoted is the copy itself; the block is locked
-//!   against all others.
+//! - A request is looked up at once and goes to the cache device or the origin. The policy may want
+//!   a block promoted, demoted or copied back. That work begins behind the request, however much is
+//!   being copied: `migration_threshold` counts only for copying back when idle.
+//! - Such work first locks the block against writes. It waits until no request is at the block; the
+//!   request that caused a promotion counts, too. During the copy reads go on where they went
+//!   before. Then reads are locked out as well. Once none is at the block any more, the mapping
+//!   changes.
+//! - A write of a whole block that shall be promoted is the copy itself. The block is locked
+//!   against all other requests.
 //! - A promotion is not committed. A demotion is: only then is its place free. While a commit runs,
 //!   no mapping changes.
-//! - A request that finds its block locked waits, and what awaits a commit then doesn't wait for
-//!   more. Each second that is so, too, and if nothing was asked for a second, dirty blocks are
-//!   copied back. A FLUSH commits, then flushes both devices.
+//! - A request that finds its block locked waits. It lets a commit begin as soon as something
+//!   awaits one. Each second does so, too.
+//! - After a second without requests, dirty blocks are copied back.
+//! - A FLUSH commits, then flushes both devices.
 
 use hashbrown::HashMap;
 
@@ -24,21 +26,22 @@ use crate::rival::rig::{Io, Rig, Rival, SECOND_NS, Stats};
 use crate::rival::spec::Geometry;
 use crate::system::{Ask, System, SystemRequest};
 
-/// Mappings in a block of the metadata: 8 bytes each behind a header of 24.
+/// Mappings in a block of the metadata. Each has 8 bytes, behind a header of 24.
 const MAPPINGS_PER_BLOCK: u64 = (PAGE - 24) / 8;
 /// Blocks of metadata that each commit writes beside those with changed mappings: the superblock,
 /// the root of their tree, the space map. Measured with Linux 6.1 in a virtual machine, whose cache
-/// has ten blocks of mappings: 960 commits of 2.8 changes each wrote 5.3, and 245 of 2.0 wrote 5.4.
+/// has ten blocks of mappings. 960 commits of 2.8 changes each wrote 5.3 blocks, and 245 of 2.0
+/// wrote 5.4.
 const COMMIT_BLOCKS: u64 = 3;
 
-/// Why an I/O was done, or a moment awaited.
+/// What an I/O was done for, or a moment awaited.
 #[derive(Clone, Copy)]
 pub(super) enum Tag {
     /// A request was looked up.
     Start(Part),
-    /// Its I/O is over; it makes a tick.
+    /// The I/O of a part is over. If the flag is set it makes a tick.
     Served(Part, bool),
-    /// The source of a copy was read; the copy is over.
+    /// The steps of a copy: its source was read; the copy is over.
     Read(Task),
     Copied(Task),
     /// A commit: its blocks, flush, superblock, flush, and the rest.
@@ -47,7 +50,7 @@ pub(super) enum Tag {
     Superblock,
     FlushedAgain,
     Committed,
-    /// A device, for a FLUSH of a client.
+    /// A device was flushed, for a FLUSH of a client.
     Durable(u64),
     Second,
 }
@@ -56,7 +59,7 @@ pub(super) enum Tag {
 #[derive(Clone, Copy)]
 pub(super) struct Task {
     work: Work,
-    /// The write of a whole block that is the copy.
+    /// The write of a whole block, if it is the copy.
     overwrite: Option<Part>,
 }
 
@@ -76,7 +79,7 @@ enum Step {
 /// A block that is in use.
 #[derive(Default)]
 struct Cell {
-    /// Requests that are at it.
+    /// Requests that are at the block.
     users: u32,
     lock: Option<Lock>,
     next: Option<(Step, Task)>,
@@ -94,16 +97,16 @@ struct Target {
     setup: Setup,
     policy: Smq,
     cells: HashMap<u64, Cell>,
-    /// Copies under way, those by a client's write not counted.
+    /// Copies under way. A client's write that is the copy doesn't count.
     copying: u64,
     commit: Commit,
     /// Tasks that change a mapping after the commit.
     held: Vec<Task>,
-    /// Parts of requests that have several.
+    /// The number of parts left, of requests that have several.
     parts: HashMap<u64, u32>,
-    /// FLUSHes, and the devices that they wait for.
+    /// The number of devices that each FLUSH waits for.
     flushing: HashMap<u64, u32>,
-    /// A request that makes the next tick of the policy is under way.
+    /// Whether a request that makes the next tick of the policy is under way.
     awaits_tick: bool,
     in_flight: u64,
     idle_since_ns: u64,
@@ -112,13 +115,13 @@ struct Target {
 
 #[derive(Default)]
 struct Commit {
-    /// For the next one, and for the one that is running.
+    /// What awaits the next commit, and what awaits the commit that is running.
     awaiting: Vec<Awaiting>,
     served: Vec<Awaiting>,
     is_running: bool,
     /// Whether a commit shall begin as soon as something awaits it.
     is_due: bool,
-    /// Mappings since the last one.
+    /// Mappings changed since the last commit.
     changes: u64,
     blocks_left: u64,
     metadata_at: u64,
@@ -169,7 +172,7 @@ impl Target {
         }
     }
 
-    /// The request itself.
+    /// Does the I/O of the request itself.
     fn serve(&mut self, part: Part, place: Option<u32>, io: &mut Io<Tag>) {
         self.in_flight += 1;
         let ticks = !std::mem::replace(&mut self.awaits_tick, true);
@@ -215,7 +218,7 @@ impl Target {
         self.proceed(task.work.block, io);
     }
 
-    /// Goes on with a block at which perhaps no request is any more.
+    /// Goes on with a block, if no request is at it any more.
     fn proceed(&mut self, block: u64, io: &mut Io<Tag>) {
         let cell = self.cell(block);
         if cell.users > 0 {
@@ -308,7 +311,7 @@ impl Target {
         io.after(SECOND_NS, Tag::Second);
     }
 
-    /// Commits, if something awaits it, else when something will.
+    /// Commits now if something awaits it, or else as soon as something does.
     fn commit_soon(&mut self, io: &mut Io<Tag>) {
         self.commit.is_due = true;
         self.commit_if_due(io);
@@ -326,13 +329,13 @@ impl Target {
             self.committed(io);
             return;
         }
-        // Each in another block, but many share them.
+        // Each change counts for a block of its own, but there are no more than `all`.
         let all = self.policy.places().div_ceil(MAPPINGS_PER_BLOCK);
         let commit = &mut self.commit;
-        // One of them is the superblock.
+        // One of the blocks is the superblock, which comes last.
         commit.blocks_left = COMMIT_BLOCKS + changes.min(all) - 1;
         for _ in 0..commit.blocks_left {
-            // Copy on write: never where the last one was.
+            // Metadata is copied on write: no block goes where the last one was.
             commit.metadata_at = (commit.metadata_at + 2 * PAGE) % (self.setup.metadata_bytes - PAGE);
             io.write_cache(PAGE + commit.metadata_at, PAGE, Tag::Block);
         }

@@ -3,28 +3,28 @@
 //! that name, and other rules.
 //!
 //! - Regions count hits, too, not only misses.
-//! - A hit on a block counts once in 10 s, and as often levels get equal lengths again. (Since
-//!   4.12: once a minute.)
-//! - While the cache is full the promote level hangs on how many of the requests of these 10 s hit
-//!   blocks in the top quarter of levels (0 to 16 sixteenths: [`PROMOTED_LEVELS`]); with some of
-//!   the levels above that: all of them if the regions foretell well, half or a quarter if not.
-//!   That leaves nearly nothing of them, so that only the very busiest regions are promoted.
+//! - A hit on a block counts once in 10 s. Levels get equal lengths again as often. (Since 4.12:
+//!   once a minute.)
+//! - While the cache is full the promote level depends on the requests of these 10 s. The share of
+//!   them that hit blocks in the top quarter of levels, in sixteenths, chooses a number of levels
+//!   ([`PROMOTED_LEVELS`]). Regions in that many top levels are promoted if regions foretell well,
+//!   else only in half or a quarter of them. So only the very busiest regions are promoted.
 //! - A promotion into a full cache throws out a clean block at once. It is the oldest of the lowest
-//!   level, of those that have been in their level for 60 to 120 s. If there is none, nothing is
-//!   promoted.
-//! - What is promoted begins at the lowest level, so that it is the next to go but for those that
-//!   came before it. (Since 4.12: at the top.)
-//! - Dirty blocks are copied back from the lowest level, 10 to 20 s after they came there; when
-//!   idle from all.
+//!   level, among blocks that have been in their level for 60 to 120 s. If there is none, nothing
+//!   is promoted.
+//! - A promoted block begins at the lowest level. So it is the next to go, after those that came
+//!   before it. (Since 4.12 it begins at the top.)
+//! - Dirty blocks are copied back from the lowest level, 10 to 20 s after they came there. When
+//!   idle they are copied back from all levels.
 //!
-//! Not modelled: the other threshold for writes, and that a twentieth of the cache is kept clean.
+//! The other threshold for writes is not modelled, nor that a twentieth of the cache is kept clean.
 
 use super::until_411::{Chance, Policy, Verdict};
 use crate::policy::smq::queue::{LEVELS, Unit};
 use crate::policy::smq::{Confidence, Smq as Rules};
 
-/// By sixteenths of requests that hit blocks in the top quarter of levels: how many levels of
-/// regions are promoted into a full cache.
+/// The number of levels of regions that are promoted into a full cache. The index is the share of
+/// requests that hit blocks in the top quarter of levels, in sixteenths.
 const PROMOTED_LEVELS: [u8; 17] = [1, 1, 1, 2, 4, 6, 7, 8, 7, 6, 4, 4, 3, 3, 2, 2, 1];
 
 pub(super) struct Smq {
@@ -71,7 +71,8 @@ impl Smq {
 
     fn admit(&mut self, block: u64, overwrites: bool, chance: Chance) -> Verdict {
         let is_full = self.is_full();
-        // Asked again it must be as if it had not been noted: the level is looked at first.
+        // With `Later` the request is asked again, and must not have been noted before. So the
+        // level is looked at first.
         let level = if chance == Chance::Later { self.rules.level_of(block) } else { self.rules.miss(block) };
         if level < self.rules.promote_level && (is_full || !overwrites) {
             if chance == Chance::Later {

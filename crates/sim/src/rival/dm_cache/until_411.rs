@@ -2,14 +2,14 @@
 //! This is the target until Linux 4.11.
 //!
 //! - A promotion reads the block from the origin, writes it to the cache device, and commits the
-//!   metadata; until then requests for the block wait, the one that caused it among them. A write
-//!   of a whole block saves the copy. If another block has to leave, its going is committed before
-//!   that, too.
+//!   metadata. Until then requests for the block wait, and so does the request that caused it. A
+//!   write of a whole block saves the copy. If another block has to leave, that is committed first,
+//!   too.
 //! - Nothing is promoted while as much is being copied as `migration_threshold` says.
-//! - A dirty block is copied back as a whole, once the policy wants it so and that bandwidth isn't
-//!   used up. Requests for the block wait until the copy is over.
-//! - One thread does the commits and all bookkeeping: during a commit no copy is begun or finished,
-//!   and nothing is promoted; hits and misses go on.
+//! - A dirty block is copied back as a whole when the policy wants it and that threshold leaves
+//!   room. Requests for the block wait until the copy is over.
+//! - One thread does the commits and all bookkeeping. During a commit no copy is begun or finished,
+//!   and nothing is promoted. Hits and misses go on.
 
 use hashbrown::HashMap;
 
@@ -19,21 +19,21 @@ use crate::rival::rig::{Io, Rig, Rival, SECOND_NS, Stats};
 use crate::rival::spec::Geometry;
 use crate::system::{Ask, System, SystemRequest};
 
-/// Blocks of metadata of 4 KiB that each commit writes, and those for each block that came or went:
-/// 6 for one change, as the log has it (24 KiB). The division between the two is a guess.
+/// Blocks of metadata of 4 KiB that each commit writes, and those for each block that came or went.
+/// One change writes 6 blocks, as the log has it (24 KiB). The division between the two is a guess.
 const COMMIT_BLOCKS: u64 = 4;
 const CHANGE_BLOCKS: u64 = 2;
 
-/// What a policy says to a request.
+/// A policy's answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The block is cached there.
     Hit(u32),
     /// The block is not cached, and stays so.
     Miss,
-    /// The block shall be cached there; perhaps another block leaves that place.
+    /// The block shall be cached there. Perhaps another block leaves that place.
     Promote { place: u32, demotes: bool },
-    /// The block would perhaps be promoted, which can't be begun now; nothing was noted.
+    /// The block would perhaps be promoted, but that can't be begun now. Nothing was noted.
     Later,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Chance {
     Now,
-    /// The thread is at work: ask again when it is not.
+    /// The thread is at work. The request is asked again when it is not.
     Later,
     /// Too much is being copied.
     Never,
@@ -50,31 +50,31 @@ pub(super) enum Chance {
 /// A policy says which blocks are cached, and which are copied back. Blocks are numbered as on the
 /// origin, places as on the cache device.
 pub(super) trait Policy {
-    /// A request for a block; `whole`: it overwrites all of it.
+    /// A request for a block. With `whole` it overwrites all of the block.
     fn ask(&mut self, now_ns: u64, block: u64, write: bool, whole: bool, chance: Chance) -> Verdict;
 
-    /// The block, which is cached, was written.
+    /// A cached block was written.
     fn dirtied(&mut self, block: u64);
 
-    /// A dirty block to copy back; it counts as clean from now on. `idle`: nothing was asked for a
-    /// second.
+    /// Returns a dirty block to copy back, which counts as clean from now on. `idle` says that
+    /// there was no request for a second.
     fn next_writeback(&mut self, idle: bool) -> Option<(u64, u32)>;
 
-    /// A chosen request is over, the next one to be chosen.
+    /// A chosen request is over, and the next one will be chosen.
     fn tick(&mut self, now_ns: u64);
 
     /// Blocks that are dirty.
     fn dirty(&self) -> u64;
 }
 
-/// Why an I/O was done, or a moment awaited.
+/// What an I/O was done for, or a moment awaited.
 #[derive(Clone, Copy, Debug)]
 enum Tag {
     /// A request was looked up.
     Start(Part),
     /// The I/O of a part is over.
     Served(Part),
-    /// Copies: read from the origin, written to the cache device; the other way round.
+    /// Copies: read from the origin and written to the cache device, or the other way round.
     Read(u64, u32),
     Promoted(u64),
     ReadBack(u64),
@@ -85,7 +85,7 @@ enum Tag {
     Superblock,
     FlushedAgain,
     Committed,
-    /// A device, for a FLUSH of a client.
+    /// A device was flushed, for a FLUSH of a client.
     Durable(u64),
     /// Perhaps a second has gone by without requests.
     Idle,
@@ -109,22 +109,23 @@ struct DmCache<P> {
     busy: HashMap<u64, Vec<Part>>,
     /// Requests that wait for the thread.
     deferred: Vec<Part>,
-    /// Copies back that are over, for the thread to note.
+    /// Blocks whose copies back are over. The thread has yet to note them.
     written_back: Vec<u64>,
-    /// For the next commit, and in the one that is running.
+    /// What awaits the next commit, and what awaits the commit that is running.
     changes: Vec<Change>,
     committing: Vec<Change>,
     is_committing: bool,
     blocks_left: u64,
     metadata_at: u64,
-    /// Blocks being copied back, and all being copied.
+    /// The number of blocks being copied back, and of all being copied.
     writing_back: u64,
     copying: u64,
-    /// Parts of requests that have several.
+    /// The number of parts left, of requests that have several.
     parts: HashMap<u64, u32>,
-    /// FLUSHes, and the devices that they wait for.
+    /// The number of devices that each FLUSH waits for.
     flushing: HashMap<u64, u32>,
-    /// The last request, when it came, and which one makes the next tick of the policy.
+    /// The last request's number and time, and the first request that can make the next tick of the
+    /// policy.
     last_number: u64,
     last_request_ns: u64,
     ticking: u64,
@@ -205,7 +206,7 @@ impl<P: Policy> DmCache<P> {
         }
     }
 
-    /// Past the cache.
+    /// Serves a part past the cache.
     fn pass(&self, part: Part, io: &mut Io<Tag>) {
         let offset = part.block * self.setup.block_bytes + part.at;
         if part.write {
@@ -219,7 +220,7 @@ impl<P: Policy> DmCache<P> {
         io.read_origin(block * self.setup.block_bytes, self.setup.block_bytes, Tag::Read(block, place));
     }
 
-    /// What the thread does whenever it is woken.
+    /// Does what the thread does whenever it is woken.
     fn work(&mut self, io: &mut Io<Tag>) {
         if self.is_committing {
             return;
@@ -248,7 +249,7 @@ impl<P: Policy> DmCache<P> {
         }
     }
 
-    /// A copy is over: the requests that waited go on.
+    /// A copy is over. The requests that waited go on.
     fn release(&mut self, block: u64, io: &mut Io<Tag>) {
         self.copying -= 1;
         for part in self.busy.remove(&block).expect("a block that is copied is busy") {
@@ -260,10 +261,10 @@ impl<P: Policy> DmCache<P> {
         self.committing = std::mem::take(&mut self.changes);
         self.is_committing = true;
         let changes = self.committing.iter().filter(|change| !matches!(change, Change::Flush(_))).count() as u64;
-        // One of them is the superblock.
+        // One of the blocks is the superblock, which comes last.
         self.blocks_left = COMMIT_BLOCKS + CHANGE_BLOCKS * changes - 1;
         for _ in 0..self.blocks_left {
-            // Copy on write: never where the last one was.
+            // Metadata is copied on write: no block goes where the last one was.
             self.metadata_at = (self.metadata_at + 2 * PAGE) % (self.setup.metadata_bytes - PAGE);
             io.write_cache(PAGE + self.metadata_at, PAGE, Tag::Block);
         }

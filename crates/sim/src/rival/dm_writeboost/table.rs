@@ -2,11 +2,11 @@
 //! The table knows which block of the origin is in which slot of dm-writeboost's ring, both ways,
 //! in flat arrays.
 
-/// Blocks of a segment beside its head.
+/// Blocks of a segment, without its head.
 pub(super) const SEGMENT_BLOCKS: u32 = 127;
-/// The superblock: 1 MiB.
+/// Blocks of the superblock: 1 MiB.
 const HEAD_BLOCKS: u32 = 256;
-/// Blocks of the origin whose slots are in one array, there once one of them was cached.
+/// Blocks of the origin whose slots are in one array. The array exists once one of them was cached.
 const CHUNK: usize = 256;
 
 type Chunk = Box<[u32; CHUNK]>;
@@ -14,9 +14,9 @@ type Chunk = Box<[u32; CHUNK]>;
 #[derive(Debug)]
 pub(super) struct Table {
     segments: u64,
-    /// By block: slot and one; 0 = it is not cached.
+    /// For each block its slot plus one; 0 = it is not cached.
     chunks: Vec<Option<Chunk>>,
-    /// By slot: block and one; 0 = there is none, or it was written again since.
+    /// For each slot its block plus one; 0 = there is none, or it was written again since.
     blocks: Vec<u32>,
     dirty: Vec<bool>,
     dirty_blocks: u64,
@@ -43,12 +43,13 @@ impl Table {
         self.dirty_blocks
     }
 
-    /// Of a segment, by its number since the beginning.
+    /// The first slot of a segment. `number` counts segments since the beginning.
     pub(super) const fn first_slot(&self, number: u64) -> u32 {
         (number % self.segments) as u32 * SEGMENT_BLOCKS
     }
 
-    /// In blocks on the cache device; the segment's head is before its first.
+    /// The place of a slot, in blocks on the cache device. The head of a segment is before its
+    /// first slot.
     pub(super) const fn place_of(&self, slot: u32) -> u32 {
         HEAD_BLOCKS + slot / SEGMENT_BLOCKS * (SEGMENT_BLOCKS + 1) + 1 + slot % SEGMENT_BLOCKS
     }
@@ -58,7 +59,7 @@ impl Table {
         chunk[block as usize % CHUNK].checked_sub(1)
     }
 
-    /// The block is here now.
+    /// Notes that a block is in this slot now.
     pub(super) fn set(&mut self, slot: u32, block: u32, dirty: bool) {
         let at = slot as usize;
         if let Some(old) = self.slot_of(block).filter(|old| *old != slot) {
@@ -78,20 +79,20 @@ impl Table {
         self.dirty_blocks -= u64::from(std::mem::take(&mut self.dirty[slot as usize]));
     }
 
-    /// What is dirty in the segment that begins here.
+    /// Finds the dirty blocks of the segment that begins at slot `first`.
     pub(super) fn dirty_of(&self, first: u32, found: &mut Vec<(u32, u32)>) {
         let dirty = (first..first + SEGMENT_BLOCKS).filter(|slot| self.dirty[*slot as usize]);
         found.extend(dirty.map(|slot| (slot, self.blocks[slot as usize] - 1)));
     }
 
-    /// A slot's block was written to the origin, if it is still that one's.
+    /// Notes that a slot's block was written to the origin, if the slot still has that block.
     pub(super) fn clean(&mut self, slot: u32, block: u32) {
         if self.blocks[slot as usize] == block + 1 {
             self.undirty(slot);
         }
     }
 
-    /// A segment begins anew: what was in it is no longer cached.
+    /// Begins a segment anew: the blocks that were in it are no longer cached.
     pub(super) fn reuse(&mut self, number: u64) {
         let first = self.first_slot(number) as usize;
         for block in &mut self.blocks[first..first + SEGMENT_BLOCKS as usize] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a user of flashcache sees, as the sources have it.
+//! These tests check what a user of flashcache sees, as the sources have it.
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 
@@ -46,7 +46,7 @@ fn rate(result: &PhaseResult) -> f64 {
     (result.jobs[0].read_bytes + result.jobs[0].write_bytes) as f64 / 1024.0 / (result.time_ns as f64 / 1e9)
 }
 
-/// Tasks 1 and 2: all of it is written to the SSD when it is read first, without metadata, and
+/// Tasks 1 and 2: at their first read all blocks are written to the SSD, without metadata. That
 /// costs a fifth of the disk's speed.
 #[test]
 fn the_first_reading_is_cached() {
@@ -64,7 +64,7 @@ fn the_first_reading_is_cached() {
     assert!((240_000.0..300_000.0).contains(&rate(&second)), "{}", rate(&second));
 }
 
-/// Task 6: 1.03 bytes written for each; the metadata's blocks hold 32 changes at once.
+/// Task 6: each byte costs 1.03 written bytes. A block of metadata holds 32 changes at once.
 #[test]
 fn a_request_that_makes_blocks_dirty_writes_one_block_of_metadata() {
     let mut bench = Bench::new(16 << 30);
@@ -72,13 +72,13 @@ fn a_request_that_makes_blocks_dirty_writes_one_block_of_metadata() {
     assert_eq!((written.origin_write_bytes, written.dirty_bytes), (0, 16 * MIB));
     let metadata = (written.cache_write_bytes - 16 * MIB) / BLOCK;
     assert!((128..=140).contains(&metadata), "{metadata}");
-    // What is dirty already needs none.
+    // Blocks that are dirty already need no metadata.
     let again = bench.job(&sequential(false, 0, 16)).after;
     assert_eq!(again.cache_write_bytes - written.cache_write_bytes, 16 * MIB);
 }
 
-/// Tasks 7 to 13: a set is cleaned above a fifth, but so slowly that most of the cache gets dirty,
-/// and writes find no room.
+/// Tasks 7 to 13: a set is cleaned above a fifth. This is so slow that most of the cache gets
+/// dirty, and writes find no room.
 #[test]
 fn the_dirty_limit_is_not_held() {
     let mut bench = Bench::new(1024 * MIB);
@@ -90,20 +90,20 @@ fn the_dirty_limit_is_not_held() {
     let past = end.after.origin_write_bytes - end.before.origin_write_bytes;
     let put = end.after.cache_write_bytes - end.before.cache_write_bytes;
     assert!(put < 900 * MIB && past > 300 * MIB, "{put} {past}");
-    // Once a second a set is cleaned down to its limit, even when nothing is asked.
+    // Once a second a set is cleaned down to its limit, even without requests.
     idle(&mut *bench.system, &mut bench.now, 1_000_000_000_000, &mut |_| true).expect("nothing stops it");
     let rested = bench.system.traffic().dirty_bytes;
     assert!(rested < 1024 * MIB * 3 / 10, "{rested}");
 }
 
-/// Cleaning is begun by writes and by reads that miss, which is why tasks 15 to 19 found so much
-/// still dirty.
+/// Writes and reads that miss begin cleaning. That is why tasks 15 to 19 found so many blocks still
+/// dirty.
 #[test]
 fn a_read_from_the_cache_cleans_nothing() {
     let mut bench = Bench::new(64 * MIB);
     bench.job(&sequential(false, 0, 24));
-    // What was begun ends, and the look at all sets, a second after the first that had to wait, is
-    // still to come.
+    // Cleaning that was begun ends here. The look at all sets is still to come, a second after the
+    // first set had to wait.
     idle(&mut *bench.system, &mut bench.now, 500_000_000, &mut |_| true).expect("nothing stops it");
     let rested = bench.system.traffic();
     assert!(rested.dirty_bytes > 16 * MIB, "{}", rested.dirty_bytes);
@@ -117,7 +117,7 @@ fn requests_for_a_busy_block_wait_for_it() {
     let mut bench = Bench::new(64 * MIB);
     let one = Job { total_bytes: MIB, block_bytes: 4096, span_bytes: 4096, depth: 8, ..Job::default() };
     let read = bench.job(&one).after;
-    // One of the eight went to the disk; the others read what it brought.
+    // One of the eight requests went to the disk. The others read the block that it brought.
     assert_eq!((read.origin_read_bytes, read.cache_read_bytes), (4096, MIB - 4096));
     let written = bench.job(&Job { read_percent: 0, ..one }).after;
     assert_eq!(written.cache_write_bytes - read.cache_write_bytes, MIB + 4096);
