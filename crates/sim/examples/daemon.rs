@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shows what the engine itself makes of a trace, on models of devices in virtual time, beside what
-//! `sim replay` says of it: hits of reads, and blocks written to flash for each access.
+//! Plays a trace to the engine itself, on models of devices in virtual time. Prints its figures
+//! beside those of `sim replay`: hits of reads, and blocks written to flash for each access.
 //!
 //! `cargo run --release -p flashfront-sim --example daemon -- [--fraction X]... [--format F]
 //! [--in-flight N] [--disk NAME] [--read-around] [--synthetic PERCENT] FILE...`
 //!
-//! The requests come one after the other, so many at once, without regard to the trace's times.
+//! The requests come one after the other, N in flight at once, without regard to the trace's times.
 //! Sizes are shares of the blocks that the trace asks for, at least 64 MiB. `--synthetic` makes a
-//! trace: 1.2 million blocks of 1 GiB, log-uniform, so many of 100 of them writes.
+//! trace: 1.2 million log-uniform blocks of 1 GiB, and PERCENT of them are writes.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,7 +21,7 @@ use flashfront_sim::trace::{self, Grid, Op, Reader};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Blocks of a request, and whether it writes them.
+/// Blocks of a request: the first, their number, and whether the request writes them.
 type Asked = (u64, u64, bool);
 
 struct Setup {
@@ -65,8 +65,8 @@ fn synthetic(writes: u64) -> Vec<Asked> {
 }
 
 fn requests(path: &str, options: &trace::Options) -> Result<Vec<Asked>, Failure> {
-    // Blocks get new numbers in the order in which stretches of 1 MiB first come, so that a sparse
-    // trace fits before one disk.
+    // Stretches of 1 MiB get new numbers in the order in which they first come. So a sparse trace
+    // fits before one disk.
     let mut stretches = HashMap::new();
     let mut requests: Vec<Asked> = Vec::new();
     for record in Reader::new(File::open(path)?, options)? {

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Replays the collection of loads (`crates/sim/loads.txt`): what is at hand, what policies make of
-//! it, and whether a larger cache is ever worse.
+//! Replays the collection of loads (`crates/sim/loads.txt`). It lists the loads that are at hand,
+//! compares policies on them, and shows whether a larger cache is ever worse.
 //!
 //! `cargo run --release -p flashfront-sim --example loads -- list|replay|sizes [--side tuned|seen]
 //! [--load NAME]... [--policy P]... [--fraction X]... [--eighth] [--page-cache-blocks N] FOLDER...`
 //!
-//! Files are looked for by name in the folders and below; made loads need none. Lines have tabs
+//! Files are looked for by name in the folders and below; made loads need no file. Lines have tabs
 //! between their fields. A load whose file isn't there is left out, and named at the end.
 //!
 //! - `list`: accesses, footprint and share of writes of each load.
-//! - `replay`: hits, read hits, blocks written to flash and read from the origin per access, for
-//!   each load, policy and fraction; then their means for each side. With `--eighth` our own
-//!   policies have a device of an eighth more blocks, as the logs of the others would.
-//! - `sizes`: the worst falls over 64 sizes. The exit code is 1 if one is more than 0.5 points and
-//!   more than `crates/sim/falls.txt` knows of.
+//! - `replay`: hits, read hits, blocks written to flash and read from the origin per access. There
+//!   is a line for each load, policy and fraction; then come their means for each side. With
+//!   `--eighth` our own policies have a device of an eighth more blocks, as the logs of the others
+//!   would.
+//! - `sizes`: the worst falls over 64 sizes. The exit code is 1 if a fall is more than 0.5 points
+//!   and more than `crates/sim/falls.txt` knows of.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,11 +29,11 @@ use flashfront_sim::trace::Options;
 const LOADS: &str = include_str!("../loads.txt");
 const KNOWN: &str = include_str!("../falls.txt");
 
-/// So many sizes, from one part of a footprint to all of it, and so many at once: that bounds the
-/// RAM.
+/// The number of sizes, from a 64th of a footprint to all of it. [`AT_ONCE`] of them are replayed
+/// at the same time, which bounds the RAM.
 const SIZES: u64 = 64;
 const AT_ONCE: usize = 8;
-/// What a fall may be, in points.
+/// The largest fall that is tolerated, in points.
 const TOLERANCE: f64 = 0.5;
 
 type Error = Box<dyn std::error::Error>;
@@ -99,7 +100,7 @@ impl Asked {
     }
 }
 
-/// The loads that are asked for and at hand, and the names of those that aren't.
+/// The loads that are asked for and at hand, and the names of loads whose files aren't.
 fn at_hand(asked: &Asked) -> Result<(Vec<Load>, Vec<&'static str>), Error> {
     let mut files = BTreeMap::new();
     for folder in &asked.folders {
@@ -196,7 +197,7 @@ fn replay_all(asked: &Asked, loads: &[Load]) -> Result<(), Error> {
     for load in loads {
         let unique = replayed(load, &[named("fifo")?], &[Size::Blocks(1)])?.reading.unique_blocks;
         for (nth, policy) in policies.iter().enumerate() {
-            // Of those that keep a budget, which are ours, the size is that of the device.
+            // For policies that keep a budget, which are ours, the size is the size of the device.
             let room = |blocks: u64| if asked.eighth && policy.build.keeps_budget() { blocks * 9 / 8 } else { blocks };
             let sizes = fractions.iter().map(|&it| Size::Blocks(room(Size::Fraction(it).blocks(unique))));
             let replayed = replayed(load, &[policy], &sizes.collect::<Vec<_>>())?;
@@ -216,14 +217,14 @@ fn replay_all(asked: &Asked, loads: &[Load]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The fall that is known of, in points.
+/// The known fall of a load and policy, in points.
 fn known(load: &str, policy: &str, what: &str) -> Result<Option<f64>, Error> {
     let line = KNOWN.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let found = line.filter(|words| words.len() == 4).find(|words| words[..3] == [load, policy, what]);
     Ok(found.map(|words| words[3].parse()).transpose()?)
 }
 
-/// Whether no fall is beyond what is tolerated or known.
+/// Prints the worst falls. Returns whether each is tolerated or known.
 fn sizes(asked: &Asked, loads: &[Load]) -> Result<bool, Error> {
     let policies = if asked.policies.is_empty() {
         ["flashfront", "flashfront_disk"].into_iter().map(named).collect::<Result<_, _>>()?

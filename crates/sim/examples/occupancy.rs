@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shows what the log of the daemon's policy holds while a trace is replayed, by what the trace
-//! asks for later. It prints a line eight times in the trace, with tabs between the figures.
+//! Shows what the log of the daemon's policy holds while a trace is replayed, by the next access of
+//! each block. It prints a line eight times in the trace, with tabs between the figures.
 //!
-//! `cargo run --release -p flashfront-sim --example occupancy -- [--shifted] [--echoes MS]
-//! TRACE FRACTION...`
+//! `cargo run --release -p flashfront-sim --example occupancy -- [--shifted] [--echoes MS] TRACE
+//! FRACTION...`
 //!
 //! The device has an eighth more blocks than that fraction of the trace's footprint. Live blocks
-//! are of three kinds: never asked for again, written next, read next. It holds the trace in RAM.
+//! are of three kinds: never asked for again, written next, read next. The program holds the trace
+//! in RAM.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,7 @@ use flashfront_sim::policy::{self, Access, Changes};
 use flashfront_sim::replay::{GridChoice, Progress, Size, Source};
 use flashfront_sim::trace::Options;
 
-/// So many lines for each size.
+/// The number of lines for each size.
 const LOOKS: usize = 8;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -58,7 +59,7 @@ fn play(asked: &[Access], fraction: f64, unique: u64) -> Result<(), Box<dyn std:
     let slots = Size::Fraction(fraction).blocks(unique) * 9 / 8;
     let spec = policy::by_name("flashfront").ok_or("the daemon's policy has another name")?;
     let (mut policy, mut changes) = ((spec.build.new)(slots as usize), Changes::default());
-    // What is in the log, and the access that asks for it next.
+    // The blocks in the log, each with the access that asks for it next.
     let mut held: HashMap<u64, u64> = HashMap::new();
     let step = (asked.len() / LOOKS).max(1);
     for (nth, access) in asked.iter().enumerate() {

@@ -5,10 +5,13 @@
 //! `cargo run --release -p flashfront-sim --example policies -- [--policy P]... [--fraction X]...
 //! [--format F] [--shifted] [--echoes MS] FILE...`
 //!
-//! The size is that fraction of the blocks that the trace asks for, rounded down; 0.01, 0.05, 0.1
-//! and 0.25 unless chosen otherwise. A request is an access to each of its blocks, or to each unit
-//! of a policy that has larger ones, which counts as many blocks as it is of. Traces without times
-//! get a request each millisecond. It holds the trace in RAM, 40 bytes an access.
+//! The size is that fraction of the blocks that the trace asks for, rounded down. The default
+//! fractions are 0.01, 0.05, 0.1 and 0.25. A request is an access to each of its blocks. If a
+//! policy has larger units, a request is an access to each unit. An access counts as many blocks as
+//! it asks for.
+//!
+//! Traces without times get a request each millisecond. The program holds the trace in RAM, 40
+//! bytes an access.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -44,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 struct Trace {
-    /// To one block each.
+    /// Each access is to one block.
     accesses: Vec<Access>,
     blocks: usize,
 }
@@ -83,7 +86,7 @@ impl Trace {
         Ok(Self { accesses, blocks: blocks.len() })
     }
 
-    /// Accesses to units of so many blocks, and how many blocks of each are asked for.
+    /// Accesses to units of `unit_blocks` blocks, each with the number of blocks that it asks for.
     fn in_units(&self, unit_blocks: u64) -> Vec<(Access, u64)> {
         let mut units: Vec<(Access, u64)> = Vec::new();
         for access in &self.accesses {
@@ -114,7 +117,7 @@ impl Trace {
                 changes.evicted.clear();
                 missed += if policy.access(access, &mut changes) { 0 } else { *blocks };
             }
-            // What is over before the kernel looks at the clock took a microsecond.
+            // A run that ends before the kernel looks at the clock counts as a microsecond.
             let speed = units.len() as f64 / (on_cpu_ns()? - start_ns).max(1000) as f64 * 1e3;
             let ratio = missed as f64 / self.accesses.len() as f64;
             println!("{path}\t{fraction}\t{}\t{capacity}\t{}\t{ratio:.5}\t{speed:.1}", spec.name, self.accesses.len());
@@ -123,7 +126,7 @@ impl Trace {
     }
 }
 
-/// How long this thread has been on a processor: others who want it too don't count.
+/// The processor time of this thread. Time that other threads take doesn't count.
 fn on_cpu_ns() -> Result<u64, Box<dyn std::error::Error>> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     Ok(text.split(' ').next().unwrap_or_default().parse()?)

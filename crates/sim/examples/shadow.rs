@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compares the shadow with a full simulation: what it says at the end of a trace, beside what a
-//! replay of each size counts.
+//! Compares the shadow with a full simulation. It prints the shadow's figures at the end of a trace
+//! beside those that a replay of each size counts.
 //!
 //! `cargo run --release -p flashfront-sim --example shadow -- [--disk] [--fraction X] [--page-cache
 //! BLOCKS] [--shifted] [--echoes MS] FILE...`
 //!
-//! A line for each size of each trace, tabs between; X is the present size as a share of the blocks
-//! that the trace asks for, 0.1 unless given. Hits in percent of the accesses, origin reads in
-//! times of those of the present size, the rest in blocks for each access; what is so, then what
-//! the shadow says.
+//! There is a line for each size of each trace, with tabs between the figures. X is the present
+//! size as a share of the blocks that the trace asks for, by default 0.1. Hits are in percent of
+//! the accesses. Origin reads are in times of those of the present size. The other figures are in
+//! blocks for each access. The replay's figure comes first, then the shadow's.
 
 use std::ops::Range;
 
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn compare(source: &Source, fraction: f64, disk: bool) -> Result<(), Box<dyn std::error::Error>> {
-    // How many blocks it asks for.
+    // This replay counts the blocks that the trace asks for.
     let fifo = policy::by_name("fifo").ok_or("no such policy")?;
     let rows = replay(source, &[fifo], &[Size::Fraction(fraction)], &|_| None, false, &Progress::default())?.rows;
     let blocks = rows[0].cache_blocks as usize;

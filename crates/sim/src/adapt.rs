@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Measures how soon a cache full of junk, which nobody wants any more, holds what is wanted.
-//! BitFolk's blog of 2017 made this experiment with lvmcache.
+//! Measures how soon a cache full of junk, which nobody wants any more, holds the data that clients
+//! ask for now. BitFolk's blog of 2017 made this experiment with lvmcache.
 //!
-//! A cache full of junk, then random reads of 4 KiB after Zipf's law with exponent 1.2, of data
-//! that would fit into the cache, or is twelve times as large. Junk are blocks that are never asked
-//! for again; before, each was read twice at once, 64 KiB at a time, so that policies that want a
-//! second miss take it too, and by policies that were not full of it then all of it again. Then a
-//! read each millisecond, as in replays of traces without times. Popular blocks lie scattered, as
-//! fio has them.
+//! The cache is full of junk. Then come random reads of 4 KiB after Zipf's law with exponent 1.2.
+//! Their data would fit into the cache, or is twelve times as large. Popular blocks lie scattered,
+//! as fio has them. There is a read each millisecond, as in replays of traces without times.
 //!
-//! Beside it, [loads](load) that are made to hurt.
+//! Junk are blocks that are never asked for again. Before the experiment each was read twice at
+//! once, 64 KiB at a time, so that policies that want a second miss take it too. If a policy is not
+//! full of junk then, all of the junk is read again.
 //!
-//! Time is counted in rounds: as many reads as the cache has blocks. A turnover is longer: until as
-//! many *different* blocks were asked for as the cache has. Before that no cache that takes what is
-//! asked for can hold what it should. The same reads for all policies, from a seed.
+//! Beside this experiment there are [loads](load) that are made to hurt.
+//!
+//! Time is counted in rounds: as many reads as the cache has blocks. A turnover is longer: it lasts
+//! until as many *different* blocks were asked for as the cache has. Before that, no cache that
+//! takes the blocks that are asked for can hold what it should. The same reads go to all policies,
+//! from a seed.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -42,14 +44,14 @@ pub const POINTS: u64 = 8;
 /// above, the reads take too much RAM.
 pub const CACHE_BLOCKS: RangeInclusive<u64> = 1 << 10..=1 << 24;
 
-/// Rounds that it can have: above, the numbers of reads take too much RAM.
+/// The rounds that an experiment can have. With more, the numbers of reads take too much RAM.
 pub const ROUNDS: RangeInclusive<u64> = 1..=64;
 
-/// Where junk lies: beyond all data, at the beginning of any unit.
+/// The place of junk: beyond all data, at the beginning of any unit.
 const JUNK: u64 = 1 << 40;
 
-/// How often all of it is read at most. Most policies are full of it after one time, SMQ with
-/// blocks of 4 KiB after some ten.
+/// The most times that all of the junk is read. Most policies are full of it after the first time,
+/// SMQ with blocks of 4 KiB after some ten.
 const JUNK_PASSES: u32 = 16;
 
 /// The experiment that is to be done.
@@ -57,30 +59,32 @@ const JUNK_PASSES: u32 = 16;
 pub struct Experiment {
     /// The cache's size, of [`CACHE_BLOCKS`].
     pub cache_blocks: u64,
-    /// For how long, of [`ROUNDS`]: rounds of as many reads as the cache has blocks.
+    /// The length, of [`ROUNDS`]. A round has as many reads as the cache has blocks.
     pub rounds: u64,
-    /// The reads are drawn from it.
+    /// The seed that the reads are drawn from.
     pub seed: u64,
 }
 
-/// What the reads are, whoever caches them.
+/// The properties of the reads, whichever cache gets them.
 #[derive(Clone, Debug)]
 pub struct Reads {
-    /// Different blocks that can be asked for.
+    /// The number of different blocks that can be asked for.
     pub data_blocks: u64,
     /// The hit ratio of a cache that always holds the most popular blocks, as many as it has room
-    /// for: after Zipf's law alone by the law, else by the reads.
+    /// for. The law tells it if the reads follow Zipf's law alone; otherwise the reads do.
     pub static_optimum: f64,
-    /// Different blocks that were asked for up to each point: what any cache must read from the
-    /// origin, however large it is.
+    /// The number of different blocks that were asked for up to each point. Any cache must read
+    /// them from the origin, however large it is.
     pub compulsory_blocks: Vec<u64>,
-    /// For each point the one at which as many different blocks were asked for since as the cache
-    /// has: a turnover later. Shorter, as the last ones have none.
+    /// For each point, the point that is a turnover later. Until then as many different blocks were
+    /// asked for as the cache has. The list is shorter than the list of points, as the last points
+    /// have no turnover.
     pub turnovers: Vec<usize>,
 }
 
 impl Reads {
-    /// The point at which as many different blocks were asked for as the cache has, if they were.
+    /// The point at which as many different blocks were asked for as the cache has. `None` if they
+    /// never were.
     #[must_use]
     pub fn turnover(&self) -> Option<usize> {
         self.turnovers.first().copied()
@@ -94,9 +98,9 @@ pub struct Adapted {
     pub policy: &'static str,
     /// The cache's size in blocks: whole units of the policy.
     pub cache_blocks: u64,
-    /// What of it held junk when the reads began. Nothing else was in it.
+    /// The junk blocks in the cache when the reads began. Nothing else was in it.
     pub junk_blocks: u64,
-    /// What was counted up to each point, without the junk; before the first point nothing.
+    /// The totals up to each point, without the junk. All are zero at the first point.
     pub points: Vec<Totals>,
 }
 
@@ -132,16 +136,16 @@ impl Findings {
         (row.points[to].hits - row.points[from].hits) as f64 / ((to - from) as u64 * self.step) as f64
     }
 
-    /// The hit ratio of a cache that has room for everything: no other that takes what is asked for
-    /// can do better.
+    /// The hit ratio of a cache that has room for everything. No other cache that takes the blocks
+    /// that are asked for can do better.
     #[must_use]
     pub fn unlimited_hit_ratio(&self, from: usize, to: usize) -> f64 {
         let all = &self.reads.compulsory_blocks;
         1.0 - (all[to] - all[from]) as f64 / ((to - from) as u64 * self.step) as f64
     }
 
-    /// The round in which a policy had the fewest hits compared with LRU, from 1 on, and by how
-    /// much of all reads fewer those were; `None` without an LRU.
+    /// The round, counted from 1, in which a policy had the fewest hits compared with LRU. The
+    /// second figure is how many fewer, as a share of all reads. `None` without an LRU.
     #[must_use]
     pub fn worst_round(&self, row: &Adapted) -> Option<(u64, f64)> {
         let lru = self.rows.iter().find(|row| row.policy == "lru")?;
@@ -152,8 +156,8 @@ impl Findings {
         (1..=self.points() as u64 / POINTS).map(below).max_by(|one, other| one.1.total_cmp(&other.1))
     }
 
-    /// By how much fewer those were in the turnover, from any point on, with the fewest; `None` if
-    /// there is no turnover either.
+    /// How many fewer hits than LRU a policy had in its worst turnover, which may begin at any
+    /// point. `None` without an LRU or a turnover.
     #[must_use]
     pub fn worst_turnover(&self, row: &Adapted) -> Option<f64> {
         let lru = self.rows.iter().find(|row| row.policy == "lru")?;
@@ -162,13 +166,13 @@ impl Findings {
         below.max_by(f64::total_cmp)
     }
 
-    /// Blocks read from the origin up to a point, for each that had to be.
+    /// The blocks read from the origin up to a point, for each block that had to be read.
     #[must_use]
     pub fn origin_reads_per_compulsory(&self, row: &Adapted, point: usize) -> f64 {
         row.points[point].origin_read_blocks as f64 / self.reads.compulsory_blocks[point].max(1) as f64
     }
 
-    /// The points between which a turnover is just over: an eighth of a round.
+    /// The points of the eighth of a round that follows the first turnover.
     #[must_use]
     pub fn after_turnover(&self) -> Option<(usize, usize)> {
         self.reads.turnover().filter(|at| *at < self.points()).map(|at| (at, at + 1))
@@ -180,7 +184,7 @@ impl Experiment {
         self.cache_blocks / POINTS
     }
 
-    /// Reads of a case that count, for each policy.
+    /// The number of reads of a case that count, for each policy.
     #[must_use]
     pub fn reads(&self) -> u64 {
         self.rounds * POINTS * self.step()
@@ -242,10 +246,11 @@ impl Experiment {
         (blocks, Reads { data_blocks, static_optimum, compulsory_blocks, turnovers })
     }
 
-    /// For each point the one that is a turnover later, as long as there is one.
+    /// For each point, the point that is a turnover later, as long as there is such a point.
     fn turnovers(&self, blocks: &[u32], data_blocks: u64) -> Vec<usize> {
         let steps: Vec<&[u32]> = blocks.chunks(self.step() as usize).collect();
-        // How often each block is asked for between the two points, and how many are.
+        // How often each block is asked for between the two points, and how many different blocks
+        // there are.
         let (mut counts, mut different) = (vec![0_u32; data_blocks as usize], 0);
         let (mut turnovers, mut to) = (Vec::new(), 0);
         for from in &steps {
@@ -295,8 +300,8 @@ impl Experiment {
         Adapted { policy: spec.name, cache_blocks: ledger.cache_blocks(), junk_blocks, points }
     }
 
-    /// Reads as many blocks as the cache has, in order, each request twice, and all of it again
-    /// until the cache is full; the time when that is done.
+    /// Reads as many blocks as the cache has, in order, each request twice. Repeats that until the
+    /// cache is full. Returns the time of the end.
     fn fill_with_junk(&self, ledger: &mut Ledger, unit_blocks: u64) -> u64 {
         let (mut time_ns, mut nth) = (0, 0);
         for _ in 0..JUNK_PASSES {
@@ -306,7 +311,8 @@ impl Experiment {
                 for again in [true, false] {
                     time_ns += UNTIMED_NS;
                     for block in blocks.clone().step_by(unit_blocks as usize) {
-                        // Who foresees admits all that it misses, so that for it there is one pass.
+                        // A policy that foresees admits all that it misses, so it needs only one
+                        // pass.
                         let next = if again { nth + UNIT_BLOCKS_MAX / unit_blocks } else { u64::MAX };
                         ledger.access(
                             &Access {
@@ -322,8 +328,8 @@ impl Experiment {
                     }
                 }
             }
-            // A log is never full to the last block. What was read oftener than need be would be
-            // harder to leave behind.
+            // A log is never full to the last block. Junk that was read more often than needed
+            // would be harder to leave behind.
             let cached = ledger.cached_blocks();
             let no_more = cached < before + self.cache_blocks / 64 && cached > self.cache_blocks / 2;
             if cached * 100 >= self.cache_blocks * 95 || no_more {
@@ -333,7 +339,7 @@ impl Experiment {
         time_ns
     }
 
-    /// Reads blocks of 0.9 caches in turn, again and again; the time when that is done.
+    /// Reads blocks of 0.9 caches in turn, again and again. Returns the time of the end.
     fn fill_with_hot_junk(&self, ledger: &mut Ledger, unit_blocks: u64) -> u64 {
         let (mut time_ns, mut nth) = (0, 0);
         let requests = self.cache_blocks * 9 / 10 / UNIT_BLOCKS_MAX;
@@ -356,10 +362,10 @@ impl Experiment {
     }
 }
 
-/// In [`next`]: no more.
+/// In the result of [`next`]: the block is not read again.
 const NEVER: u32 = u32::MAX;
 
-/// For each read the number of the next one of the same block.
+/// The number of the next read of the same block, for each read.
 fn next(blocks: &[u32], data_blocks: u64) -> Vec<u32> {
     let mut upcoming = vec![NEVER; data_blocks as usize];
     let mut next = vec![NEVER; blocks.len()];

@@ -3,13 +3,15 @@
 //! and in which mode.
 //!
 //! The trace is played in virtual time. It goes to a model of the disk alone, and to the production
-//! engine on models of both devices, with caches of several sizes. What a request takes is what
-//! counts. Requests come when they came in the trace, a hundred and twenty-eight at once at most
-//! (`play`). The first half of them fills the cache, the second is measured. What is decided from
-//! that is in `choose`, on figures alone.
+//! engine on models of both devices, with caches of several sizes. The time that requests take is
+//! what counts.
 //!
-//! Left out: payload and discards; what the processor does; clients that would have asked
-//! faster of a faster disk.
+//! Requests come when they came in the trace, but at most a hundred and twenty-eight are in flight
+//! (`play`). The first half of the requests fills the cache, the second half is measured. `choose`
+//! decides from the measured figures alone.
+//!
+//! Some things are left out: payload and discards; the processor's work; clients that would have
+//! asked faster of a faster disk.
 
 mod choose;
 mod converged;
@@ -41,11 +43,11 @@ use crate::replay::{self, Reading, Source, SourceError};
 use crate::rival::{self, Geometry};
 use crate::system::{Bare, Flashfront, FlashfrontSpec, System};
 
-/// The RAM that could be given if nothing else is said: little beside what servers have.
+/// The default for the RAM that could be given. It is little beside the RAM of servers.
 pub const RAM_BYTES: u64 = 1 << 30;
-/// The least cache that is tried.
+/// The smallest cache that is tried.
 pub const CACHE_BYTES_MIN: u64 = 64 << 20;
-/// So many sizes at most are tried if none are given.
+/// The most sizes that are tried if no sizes are given.
 const SIZES_MAX: usize = 8;
 
 /// The question that is to be answered.
@@ -53,13 +55,14 @@ const SIZES_MAX: usize = 8;
 pub struct Question {
     /// The trace.
     pub source: Source,
-    /// The disk it is to be played to.
+    /// The disk that the trace is to be played to.
     pub origin: Known,
     /// The cache device.
     pub cache: Known,
-    /// Sizes of the cache in bytes, ascending; none for powers of two up to what the trace touches.
+    /// Sizes of the cache in bytes, ascending. If there are none, powers of two up to the size of
+    /// the touched data are tried.
     pub sizes: Vec<u64>,
-    /// Trials that are played at the same time, at most.
+    /// The most trials that are played at the same time.
     pub threads: usize,
     /// RAM that could be given instead of a cache device; 0 for none.
     pub ram_bytes: u64,
@@ -74,41 +77,43 @@ pub struct Advice {
     pub reading: Reading,
     /// The figures of the trace.
     pub survey: Survey,
-    /// The disk alone.
+    /// The trial of the disk alone.
     pub alone: Trial,
-    /// Caches of all sizes, in writeback mode.
+    /// The trials of all cache sizes, in writeback mode.
     pub sizes: Vec<Trial>,
-    /// Of the chosen size, in the other modes that were tried.
+    /// The trials of the chosen size in the other modes that were tried.
     pub modes: Vec<Trial>,
     /// The size and the mode; none if no cache is worth it.
     pub choice: Option<Choice>,
-    /// What RAM alone would bring; none if no cache is worth it, or no RAM can be given.
+    /// The effect of RAM alone. None if no cache is worth it, or no RAM can be given.
     pub ram: Option<Ram>,
-    /// The rivals that were asked for, with a cache of the chosen size, or of the best.
+    /// The rivals that were asked for, with a cache of the chosen size. If no size was chosen, they
+    /// have the best size.
     pub rivals: Vec<(&'static rival::Spec, Trial)>,
     /// Why an SSD is needed, or isn't.
     pub because: Because,
     /// The growth of the trace's working set.
     pub growth: Growth,
-    /// Whether the trace is long enough for all that.
+    /// Whether the trace is long enough for this answer.
     pub converged: Converged,
 }
 
 /// The progress of an answer, which another thread shows.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// Of the first reading, and whether to go on.
+    /// The progress of the first reading, and whether to go on.
     pub reading: replay::Progress,
-    /// Requests played so far, in all runs.
+    /// Requests that were played so far, in all runs.
     pub played: Arc<AtomicU64>,
-    /// How many it will be at most; 0 until the trace has been read once.
+    /// The most requests that will be played; 0 until the trace has been read once.
     pub to_play: Arc<AtomicU64>,
 }
 
-/// Finds out.
+/// Answers a question.
 ///
-/// # Errors The trace can't be read to its end, twice and more. Or it has no reads and writes,
-/// reaches further than any disk, or is to be stopped.
+/// # Errors
+/// The trace can't be read to its end, twice and more. Or it has no reads and writes, reaches
+/// further than any disk, or is to be stopped.
 pub fn advise(question: &Question, progress: &Progress) -> Result<Advice, SourceError> {
     let (reading, survey) = survey::survey(&question.source, &progress.reading)?;
     let sizes = match &*question.sizes {
@@ -158,7 +163,7 @@ pub fn advise(question: &Question, progress: &Progress) -> Result<Advice, Source
     Ok(Advice { reading, survey, alone, sizes: trials, modes, choice, ram, rivals, because, growth, converged })
 }
 
-/// What the cache device takes for a random read, one at a time.
+/// The time that the cache device takes for a random read, with no other I/O in flight.
 fn device_ns(question: &Question) -> u64 {
     let mut device = question.cache.model.build(question.cache.size_bytes);
     let offset = question.cache.size_bytes / 2 / BLOCK_BYTES * BLOCK_BYTES;
@@ -171,12 +176,12 @@ fn device_ns(question: &Question) -> u64 {
 enum Setup {
     /// The disk.
     Alone,
-    /// A cache of so many bytes.
+    /// A cache of this many bytes, in this mode.
     Cache(u64, Mode),
-    /// RAM in the place of the cache device, with or without what is read around misses, in a mode
-    /// in which nothing is dirty.
+    /// RAM in the place of the cache device, in a mode in which nothing is dirty. `around` is
+    /// whether it reads around misses.
     Ram { bytes: u64, mode: Mode, around: bool },
-    /// Another cache.
+    /// A rival cache of this many bytes.
     Rival(&'static rival::Spec, u64),
 }
 
@@ -191,10 +196,11 @@ impl Setup {
     }
 }
 
-/// The sizes that are tried of a trace that touches so many bytes: powers of two up to the first
-/// that holds all of it, eight at most, and no more than the device has.
+/// The sizes that are tried for a trace that touches `touched_bytes` bytes. They are powers of two
+/// up to the first that holds all of it. They are eight at most, and none is larger than the
+/// device.
 fn sizes(touched_bytes: u64, most: u64) -> Vec<u64> {
-    // A tenth is for the log to breathe.
+    // The log gets a tenth more room.
     let all = (touched_bytes + touched_bytes / 10).max(CACHE_BYTES_MIN).next_power_of_two();
     let first = (all >> (SIZES_MAX - 1)).max(CACHE_BYTES_MIN);
     let mut sizes: Vec<u64> = (0..SIZES_MAX).map(|nth| first << nth).filter(|size| *size <= all.min(most)).collect();
@@ -205,7 +211,7 @@ fn sizes(touched_bytes: u64, most: u64) -> Vec<u64> {
     sizes
 }
 
-/// Plays the trace to each of these.
+/// Plays the trace to each of these systems.
 fn run(
     question: &Question,
     survey: &Survey,
@@ -215,7 +221,7 @@ fn run(
     let next = AtomicUsize::new(0);
     let threads = question.threads.clamp(1, setups.len().max(1));
     let one = |setup: Setup| -> Result<Trial, SourceError> {
-        // Its bytes were counted when it was read first.
+        // The trace's bytes were counted when it was first read.
         let progress_of = replay::Progress { stop: Arc::clone(&progress.reading.stop), ..replay::Progress::default() };
         let blocks = question.source.open(&progress_of)?;
         let played = play::play(&mut *system(question, survey, setup), blocks, survey, &progress.played)?;
@@ -224,7 +230,7 @@ fn run(
     let mut done: Vec<(usize, Result<Trial, SourceError>)> = thread::scope(|scope| {
         let work = || {
             let turns = std::iter::from_fn(|| {
-                // The largest first: no thread is left alone with it at the end.
+                // The largest cache is played first: no thread works on it alone at the end.
                 let nth = setups.len().checked_sub(1 + next.fetch_add(1, Ordering::Relaxed))?;
                 Some((nth, one(setups[nth])))
             });
@@ -238,11 +244,12 @@ fn run(
     done.into_iter().map(|it| it.1).collect()
 }
 
-/// The disk, with a cache in front or without.
+/// Builds the disk, with or without a cache in front.
 fn system(question: &Question, survey: &Survey, setup: Setup) -> Box<dyn System> {
     let origin_bytes = survey.origin_bytes;
     let origin = match question.origin.model {
-        // Its beginning, with seeks as short as such a part's; or all of one that is as large.
+        // The model is the beginning of the disk, with the short seeks of such a part. A trace that
+        // needs more than the disk gets a larger disk.
         ModelSpec::Hdd(spec) => {
             ModelSpec::Hdd(HddSpec { whole_bytes: question.origin.size_bytes.max(origin_bytes), ..spec })
         }

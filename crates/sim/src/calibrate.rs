@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs each published measurement of a bare device on the model of that device, and puts the two
-//! side by side.
+//! Runs each published measurement of a bare device on the model of that device. Puts the two
+//! figures side by side.
 //!
-//! Published: the raw-device rows of the 2015 comparison of bcache, dm-cache, flashcache and gflash
-//! (geomflash's `test_cache` logs: WD Re 4 TB and Samsung 850 PRO 256 GB, fio 2.1.11 libaio on
-//! Linux 3.16), the baselines of the dm-writeboost mail of 2013 (Samsung 840 PRO) and the one
-//! baseline with a figure of the lvmcache posts of 2017 (two Samsung SM863 as RAID-10, here as one
-//! 850 PRO: the cable decides).
+//! The published figures are of three kinds:
+//!
+//! - The raw-device rows of the 2015 comparison of bcache, dm-cache, flashcache and gflash. They
+//!   are geomflash's `test_cache` logs: WD Re 4 TB and Samsung 850 PRO 256 GB, fio 2.1.11 libaio on
+//!   Linux 3.16.
+//! - The baselines of the dm-writeboost mail of 2013 (Samsung 840 PRO).
+//! - The one baseline with a figure of the lvmcache posts of 2017. The device is two Samsung SM863
+//!   as RAID-10, and here one 850 PRO, since the cable decides.
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 use flashfront_engine::Time;
@@ -16,23 +19,23 @@ use crate::system::Bare;
 
 const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
-/// How often progress is told, in virtual time.
+/// The time between two reports of progress, in virtual time.
 const INTERVAL_NS: u64 = 1_000_000_000;
 /// WD Re 4 TB.
 pub const HDD_BYTES: u64 = 7_814_037_168 * 512;
 /// Samsung 850 PRO 256 GB.
 pub const SSD_BYTES: u64 = 500_118_192 * 512;
 
-/// A row: what was measured, and what the model does.
+/// A row: a published measurement, and the figure of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The device and its state.
     pub device: &'static str,
     /// fio's job in short: pattern, block, depth, place.
     pub job: String,
-    /// What is measured: KiB/s of reads and writes together.
+    /// The published figure: KiB/s of reads and writes together.
     pub published: f64,
-    /// The figure by the model.
+    /// The figure of the model.
     pub simulated: f64,
 }
 
@@ -45,8 +48,8 @@ struct Series {
 }
 
 #[expect(clippy::too_many_arguments, reason = "one line of the published table; a struct would hide it")]
-/// A job of fio: percent of reads, KiB of a block, depth, first and end GiB, GiB in all, KiB/s
-/// published.
+/// A job of fio and its published figure. The arguments are percent of reads, KiB of a block,
+/// depth, first and end GiB, GiB in all, KiB/s.
 fn fio(random: bool, reads: u32, kib: u64, depth: u32, from: u64, to: u64, total: u64, kib_per_s: f64) -> (Job, f64) {
     let kind = match (random, reads) {
         (false, 100) => "read",
@@ -114,7 +117,7 @@ fn all() -> Vec<Series> {
         fio(true, 0, 4, 1, 9, 17, 1, 57_481.0),
         fio(true, 0, 4, 32, 17, 25, 4, 58_194.0),
     ];
-    // MB/s of 10^6 bytes in the mail.
+    // The mail has MB/s of 10^6 bytes.
     let mail = |kib, mb: f64| fio(true, 0, kib, 128, 0, 16, 4, mb * 1e6 / 1024.0);
     vec![
         Series { device: "WD Re 4 TB", spec: hdd, size_bytes: HDD_BYTES, jobs: on_hdd },
@@ -141,8 +144,8 @@ pub fn total_bytes() -> u64 {
     all().iter().flat_map(|series| &series.jobs).map(|(job, _)| job.total_bytes).sum()
 }
 
-/// Runs every published row on its model; `progress` hears of bytes answered. Where rows belong to
-/// one run of a device they run one after the other, as they did.
+/// Runs every published row on its model. `progress` gets the number of bytes answered. Rows that
+/// belong to one run of a device run one after the other, as they did.
 pub fn rows(progress: &mut dyn FnMut(u64)) -> Vec<Row> {
     let mut one = |series: Series| {
         let mut bare = Bare::new(series.spec, series.size_bytes);

@@ -2,11 +2,13 @@
 //! Block traces say what clients once asked of real disks. They are read as a stream of
 //! [`Record`]s.
 //!
-//! A [`Reader`] unpacks what is compressed, knows or is told the [`Format`], and never holds more
-//! than its buffers: a trace may be longer than RAM. What it can't read it counts and shows
-//! ([`Report`]), what it leaves out on purpose too: requests read, lines skipped and lines that are
-//! bad add up to the file. [`Grid`] cuts a record into blocks, [`GridFinder`] finds where the
-//! blocks of the traced disk begin, [`Echoes`] drops requests that were traced twice.
+//! A [`Reader`] unpacks compressed traces, and knows or is told the [`Format`]. It never holds more
+//! than its buffers, so a trace may be longer than RAM. It counts and shows lines that it can't
+//! read, and requests that it leaves out on purpose ([`Report`]). Requests read, lines skipped and
+//! bad lines add up to the file.
+//!
+//! [`Grid`] cuts a record into blocks. [`GridFinder`] finds where the blocks of the traced disk
+//! begin. [`Echoes`] drops requests that were traced twice.
 
 mod action;
 mod buffer;

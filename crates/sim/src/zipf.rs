@@ -11,7 +11,7 @@
 
 use flashfront_device::Rng;
 
-/// Ranks 1 to n, rank k with a probability proportional to k^-s.
+/// The law: ranks 1 to n, rank k with a probability proportional to k^-s.
 #[derive(Debug)]
 pub struct Zipf {
     n: f64,
@@ -19,7 +19,7 @@ pub struct Zipf {
     /// Integrals of the hat up to 1.5 and to n + 0.5.
     low: f64,
     high: f64,
-    /// So close to its rank a sample needs no test.
+    /// A sample that is this close to its rank needs no test.
     shortcut: f64,
 }
 
@@ -27,7 +27,7 @@ impl Zipf {
     /// A law over `n` ranks with exponent `s` > 0.
     ///
     /// # Panics
-    /// Without ranks, or with another exponent.
+    /// Without ranks, or with an exponent that is not above 0.
     #[must_use]
     pub fn new(n: u64, s: f64) -> Self {
         assert!(n > 0 && s > 0.0, "a law has ranks and a positive exponent");
@@ -38,10 +38,10 @@ impl Zipf {
         zipf
     }
 
-    /// A rank from 0 (the most popular) to n - 1.
+    /// Draws a rank from 0 (the most popular) to n - 1.
     pub fn sample(&self, rng: &mut Rng) -> u64 {
         loop {
-            // 53 random bits: all that a f64 holds.
+            // These are 53 random bits: all that a f64 holds.
             let uniform = (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
             let u = self.high + uniform * (self.low - self.high);
             let x = self.inverse(u);
@@ -52,11 +52,11 @@ impl Zipf {
         }
     }
 
-    /// How likely one of the `first` most popular ranks is: summed up, not sampled.
+    /// The probability of the `first` most popular ranks together. It is summed up, not sampled.
     #[must_use]
     pub fn share_of(&self, first: u64) -> f64 {
         let weights = |ranks: f64| {
-            // The small ones first: their sum is else lost in rounding.
+            // The small weights come first. Otherwise their sum would be lost in rounding.
             let ranks = (1..=ranks as u64).rev();
             ranks.map(|rank| self.hat(rank as f64)).sum::<f64>()
         };
@@ -90,7 +90,7 @@ pub struct Scatter {
 }
 
 impl Scatter {
-    /// Over `n` numbers.
+    /// Makes a permutation of `n` numbers.
     ///
     /// # Panics
     /// If there are none.
@@ -101,11 +101,11 @@ impl Scatter {
         Self { n, mask: whole - 1, shift: whole.trailing_zeros().div_ceil(2).max(1) }
     }
 
-    /// Where rank `x`, less than n, goes.
+    /// The place of rank `x`, which is less than n.
     #[must_use]
     pub fn place(&self, x: u64) -> u64 {
-        // A permutation of the numbers below a power of two; what falls out of ours goes round once
-        // more, and comes back at the latest where it began.
+        // A step is a permutation of the numbers below a power of two. A number that is not below n
+        // is stepped again. It comes back below n, at the latest where it began.
         let mut x = self.step(x);
         while x >= self.n {
             x = self.step(x);
@@ -175,7 +175,7 @@ mod tests {
         // Four standard deviations are 0.0023.
         assert!((among as f64 / 400_000.0 - zipf.share_of(300)).abs() < 0.0023, "{among}");
         assert!((zipf.share_of(5000) - 1.0).abs() < 1e-12 && zipf.share_of(0) == 0.0);
-        // 1 + 1/2 of 1 + 1/2 + 1/3 + 1/4.
+        // 1 + 1/2, of 1 + 1/2 + 1/3 + 1/4.
         assert!((Zipf::new(4, 1.0).share_of(2) - 18.0 / 25.0).abs() < 1e-12);
     }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The loads of [`adapt`](super) ask for other blocks once the cache is full of junk.
 //!
-//! `zipf` is the experiment on lvmcache. The others are made to hurt a policy that declines what it
-//! sees for the first time: a loop, data that changes as a whole, a scan beside what is hot, junk
-//! that was hot itself. A load is one line in [`ALL`].
+//! `zipf` is the experiment on lvmcache. The other loads are made to hurt a policy that declines
+//! blocks that it sees for the first time. They are a loop, data that changes as a whole, a scan
+//! beside hot data, and junk that was hot itself. Each load is a line in [`ALL`].
 
 use flashfront_device::Rng;
 
@@ -15,7 +15,7 @@ use crate::zipf::{Scatter, Zipf};
 pub struct Load {
     /// The name on the command line.
     pub name: &'static str,
-    /// A sentence on what is read.
+    /// A sentence on its reads.
     pub summary: &'static str,
     /// The cases of the load.
     pub cases: &'static [&'static Case],
@@ -26,7 +26,7 @@ pub struct Load {
 pub struct Case {
     /// The name, for people and scripts.
     pub name: &'static str,
-    /// A line on what is read.
+    /// A line on its reads.
     pub about: &'static str,
     /// The junk in the cache at the beginning.
     pub(super) junk: Junk,
@@ -34,7 +34,7 @@ pub struct Case {
     pub(super) draw: fn(&Experiment) -> Drawn,
 }
 
-/// What is in the cache before the reads.
+/// The contents of the cache before the reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Junk {
     /// Blocks that were read twice at once.
@@ -43,15 +43,15 @@ pub(super) enum Junk {
     Hot,
 }
 
-/// How often junk that was hot was read.
+/// The number of times that hot junk was read.
 pub(super) const HOT_PASSES: u64 = 12;
 
 /// The reads of a case.
 pub(super) struct Drawn {
-    /// Numbers below `data_blocks`, in the order of reading.
+    /// Block numbers below `data_blocks`, in the order of reading.
     pub(super) blocks: Vec<u32>,
     pub(super) data_blocks: u64,
-    /// By the law that they were drawn by; `None`: to be counted.
+    /// The optimum by the law that the reads were drawn by. `None`: it has to be counted.
     pub(super) static_optimum: Option<f64>,
 }
 
@@ -63,7 +63,7 @@ pub static FITS: Case = Case {
     draw: |experiment| zipf(experiment, experiment.cache_blocks),
 };
 
-/// Twelve times as much.
+/// Twelve times as much data as the cache holds, after Zipf's law.
 pub static LARGER: Case = Case {
     name: "larger",
     about: "the data is twelve times as large",
@@ -79,7 +79,7 @@ pub static LOOP_FITS: Case = Case {
     draw: |experiment| looped(experiment, experiment.cache_blocks * 9 / 10),
 };
 
-/// A loop that is a little too large, of which an LRU hits nothing.
+/// A loop that is a little too large for the cache. An LRU has no hits.
 pub static LOOP_LARGER: Case = Case {
     name: "loop_1.1",
     about: "blocks of 1.1 caches are read in turn, again and again",
@@ -87,7 +87,7 @@ pub static LOOP_LARGER: Case = Case {
     draw: |experiment| looped(experiment, experiment.cache_blocks * 11 / 10),
 };
 
-/// Every six rounds all of the data changes.
+/// Data that changes as a whole every six rounds.
 pub static PHASES: Case = Case {
     name: "phases",
     about: "random reads of data of 0.8 caches (Zipf, exponent 0.3), which is other data every six rounds",
@@ -103,7 +103,7 @@ pub static SCAN_AND_HOT: Case = Case {
     draw: scan_and_hot,
 };
 
-/// The cache is full of what was hot.
+/// The cache is full of blocks that were hot.
 pub static HOT_JUNK: Case = Case {
     name: "hot_junk",
     about: "what is in the cache was asked for twelve times; then random reads of data of twelve caches (Zipf, exponent 1.2)",
@@ -111,7 +111,7 @@ pub static HOT_JUNK: Case = Case {
     draw: |experiment| zipf(experiment, 12 * experiment.cache_blocks),
 };
 
-/// All of them; the first is the default.
+/// All loads. The first is the default.
 pub static ALL: &[Load] = &[
     Load {
         name: "zipf",
@@ -124,7 +124,7 @@ pub static ALL: &[Load] = &[
     Load { name: "hot-junk", summary: "zipf, but the junk was read twelve times before", cases: &[&HOT_JUNK] },
 ];
 
-/// The one of that name.
+/// The load of that name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Load> {
     ALL.iter().find(|load| load.name == name)

@@ -17,8 +17,8 @@ fn all() -> Vec<&'static str> {
 }
 
 /// The hit ratio of an LRU in the long run: H. Che, Y. Tung, Z. Wang, "Hierarchical Web caching
-/// systems", 2002. A block is there if it was asked for within the time in which as many different
-/// blocks are asked for as there is room for.
+/// systems", 2002. A block is cached if it was asked for recently. Recently means the time in which
+/// as many different blocks are asked for as the cache has room for.
 fn che(blocks: u64, data_blocks: u64) -> f64 {
     let weights: Vec<f64> = (1..=data_blocks).map(|rank| (rank as f64).powf(-SKEW)).collect();
     let sum: f64 = weights.iter().sum();
@@ -98,7 +98,7 @@ fn nothing_is_hit_that_was_not_asked_for_before() {
             let last = row.points[outcome.points()];
             assert_eq!((last.accesses, last.reads), (SMALL.reads(), SMALL.reads()));
             let misses = last.accesses - last.hits;
-            // These have neighbours come along.
+            // These policies bring neighbours along.
             assert!(
                 ["smq", "flashfront_disk"].contains(&row.policy)
                     || misses >= outcome.reads.compulsory_blocks[outcome.points()],
@@ -111,7 +111,7 @@ fn nothing_is_hit_that_was_not_asked_for_before() {
     }
 }
 
-/// Junk is the oldest there is: nothing else needs to go while the data fits.
+/// Junk is older than all else: nothing else needs to go while the data fits.
 #[test]
 fn what_throws_out_the_oldest_reads_each_block_once_if_all_fit() {
     let outcome = run(&SMALL, &FITS, &["lru", "fifo", "belady"]);

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chooses what to advise, by the time that runs of a trace took.
 //!
-//! Time is what a cache is bought for: the size is the smallest that saves nearly all of it that a
-//! larger one would, and the mode the safest that isn't much slower.
+//! Time is what a cache is bought for. The size is the smallest that saves nearly all of the time
+//! that a larger size would save. The mode is the safest that isn't much slower.
 
 use flashfront_engine::Mode;
 
 use super::played::Played;
 use super::trial::Trial;
 
-/// A cache helps if requests take no more than this part of what they take without, in the mean.
+/// A cache helps if the mean time of a request is at most this part of the time without a cache.
 const HELPS: f64 = 0.8;
-/// A size is enough if it saves this part of the time that the best one saves.
+/// A size is enough if it saves this part of the time that the best size saves.
 pub const ENOUGH: f64 = 0.9;
-/// A mode in which less can be lost, or less is written to flash, may take this much of the other's
-/// time.
+/// A safer mode, or a mode that writes less to flash, may take this much of the other mode's time.
 const SLOWER: f64 = 1.1;
-/// Less is written to flash: this part of what it was at most.
+/// A mode writes less to flash if it writes at most this part of the other mode's bytes.
 const FEWER_WRITES: f64 = 0.8;
 
 /// The cache that is advised.
@@ -26,9 +25,9 @@ pub struct Choice {
     pub cache_bytes: u64,
     /// The mode of the cache.
     pub mode: Mode,
-    /// What a request takes then, in the mean.
+    /// The mean time of a request with this cache.
     pub mean_ns: u64,
-    /// What is written to the cache device in the second half of the trace.
+    /// The bytes that are written to the cache device in the second half of the trace.
     pub flash_write_bytes: u64,
     /// The time that the measured half takes.
     pub took_ns: u64,
@@ -43,7 +42,7 @@ impl Choice {
     }
 }
 
-/// The size that is enough, of trials in ascending order; none if none helps.
+/// The size that is enough. `trials` are in ascending order. None if no size helps.
 pub(super) fn size(alone: &Trial, trials: &[Trial]) -> Option<Choice> {
     enough(alone, trials, Played::mean_ns).and_then(Choice::of)
 }
@@ -53,7 +52,7 @@ pub(super) fn size_before(alone: &Trial, trials: &[Trial]) -> Option<u64> {
     enough(alone, trials, Played::mean_before_ns).and_then(|trial| trial.cache).map(|it| it.0)
 }
 
-/// The first trial that is enough, by that mean.
+/// The first trial that is enough, judged by this mean.
 fn enough<'a>(alone: &Trial, trials: &'a [Trial], mean: impl Fn(&Played) -> u64) -> Option<&'a Trial> {
     let mean = |trial: &Trial| mean(&trial.played) as f64;
     let alone = mean(alone);
@@ -64,8 +63,8 @@ fn enough<'a>(alone: &Trial, trials: &'a [Trial], mean: impl Fn(&Played) -> u64)
     trials.iter().find(|trial| alone - mean(trial) >= (alone - best) * ENOUGH)
 }
 
-/// The mode: writeback, or one of the others that were tried with that size; `writes` are in the
-/// trace.
+/// The mode: writeback, or another mode that was tried with that size. `writes` is the number of
+/// writes in the trace.
 pub(super) fn mode(alone: &Trial, writeback: Choice, others: &[Trial], writes: u64) -> Choice {
     if writes == 0 {
         // Without writes there is no difference, and nothing can be lost.
@@ -94,7 +93,8 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// A trial with one read of so many microseconds, and so many bytes written to flash.
+    /// A trial with one read that took `us` microseconds, and `flash_write_bytes` bytes written to
+    /// flash.
     fn trial(cache: Option<(u64, Mode)>, us: u64, flash_write_bytes: u64) -> Trial {
         let mut played = Played::default();
         (played.reads.requests, played.reads.sum_ns) = (1, u128::from(us) * 1000);

@@ -1,41 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Judges whether a recording is long enough for its answer to mean something.
 //!
-//! Three things make it so. Half of it says the same. More of it would hardly show more blocks that
-//! come again. It has seen most of what it asks for, or as much as the cache device could hold. The
-//! rules are in docs/decide/advise.md.
+//! Three things must be true. Half of the recording gives the same answer. A longer recording would
+//! hardly show more blocks that come again. The recording has seen most of the blocks that it asks
+//! for, or as much as the cache device could hold. The rules are in docs/decide/advise.md.
 
 use super::choose::{self, Choice};
 use super::growth::Growth;
 use super::trial::Trial;
 
-/// A history twice as long may show that so many of the reads come again, and no more.
+/// The largest share of the reads that a history twice as long may newly show to come again.
 pub const GAIN_MAX: f64 = 0.05;
-/// So many of the last quarter's reads may be of blocks that had never been asked for.
+/// The largest share of the last quarter's reads that may be of blocks never asked for before.
 pub const UNSEEN_MAX: f64 = 0.5;
 /// Recordings are never said to need more doublings than this.
 const DOUBLINGS_MAX: f64 = 6.0;
-/// How much of the gain is left after a doubling, if what was found says nothing else: least and
-/// most.
+/// The least and the most of the gain that is taken to be left after a doubling.
 const LEFT: (f64, f64) = (0.5, 0.9);
 
-/// What tells whether a recording is long enough.
+/// The facts that tell whether a recording is long enough.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Converged {
     /// The size that the first half alone advises; none if it advises no cache.
     pub first_half: Option<u64>,
-    /// The first half advises what the whole does, or the next size.
+    /// Whether the first half advises the same size as the whole, or a neighbouring size.
     pub agrees: bool,
-    /// The share of the reads that a recording twice as long would find to come again, and this one
-    /// does not. A doubling is taken to gain as much less as the last one did.
+    /// The share of the reads that only a recording twice as long would find to come again. A
+    /// doubling is taken to gain as much less as the last doubling did.
     pub gain: Option<f64>,
     /// The share of the last quarter's reads that had never been asked for.
     pub unseen: Option<f64>,
-    /// The recording touches as much as the cache device holds: what comes again later than that is
-    /// no hit anyway.
+    /// Whether the recording touches as much as the cache device holds. Blocks that come again
+    /// later than that are no hits anyway.
     pub fills_device: bool,
-    /// How much longer the recording should be, as a multiple of what it is. 1 if it is long
-    /// enough.
+    /// How long the recording should be, as a multiple of its length. 1 if it is long enough.
     pub times: f64,
 }
 
@@ -46,20 +44,21 @@ impl Converged {
         self.agrees && !self.grows() && !self.is_unseen()
     }
 
-    /// Whether more blocks would be seen to come again in a longer recording.
+    /// Whether a longer recording would see more blocks come again.
     #[must_use]
     pub fn grows(&self) -> bool {
         self.gain.is_some_and(|gain| gain > GAIN_MAX)
     }
 
-    /// Whether most of what is read has not been seen before, and may come again or not.
+    /// Whether most reads are of blocks that have not been seen before, and may come again or not.
     #[must_use]
     pub fn is_unseen(&self) -> bool {
         !self.fills_device && self.unseen.is_some_and(|unseen| unseen > UNSEEN_MAX)
     }
 }
 
-/// Of the disk alone and of all sizes; the cache device has so many bytes.
+/// Judges a recording from the trials of the disk alone and of all sizes. The cache device has
+/// `device_bytes` bytes.
 pub(super) fn converged(
     growth: &Growth,
     alone: &Trial,
@@ -95,7 +94,7 @@ pub(super) fn converged(
     found
 }
 
-/// What is left of a gain after a doubling.
+/// The part of a gain that is left after a doubling.
 fn left([gain, before]: [f64; 2]) -> f64 {
     (gain / before).clamp(0.0, 1.0)
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Follows how a trace's working set grows, and what of it is asked for again.
+//! Follows how a trace's working set grows, and which of its blocks are asked for again.
 //!
-//! The trace is read once more, now that its length is known. Of large traces a sample of the
-//! blocks is followed, each with all of its accesses (C. Waldspurger et al., "Efficient MRC
-//! construction with SHARDS", FAST 2015). Ages are counted in requests, as the halves of a trace
+//! The trace is read a second time, now that its length is known. Of large traces a sample of the
+//! blocks is followed, each with all of its accesses. (C. Waldspurger et al., "Efficient MRC
+//! construction with SHARDS", FAST 2015.) Ages are counted in requests, as the halves of a trace
 //! are.
 
 use flashfront_engine::BLOCK_BYTES;
@@ -14,34 +14,35 @@ use crate::replay::{Progress, Source, SourceError};
 
 /// Points of the curve.
 pub const POINTS: u64 = 32;
-/// Blocks that are followed at most: 40 MiB of table.
+/// The most blocks that are followed: 40 MiB of table.
 const FOLLOWED_MAX: usize = 1 << 20;
-/// Ends of requests that are remembered, to see which go on: as many as bcache looks at.
+/// The number of ends of requests that are remembered, to see which streams go on. bcache looks at
+/// as many.
 const STREAMS: usize = 128;
 
 /// The growth of the working set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Growth {
-    /// Bytes of the blocks that were asked for by then, after each 32nd part of the requests.
+    /// Bytes of the blocks that were asked for so far, after each 32nd part of the requests.
     pub touched_bytes: Vec<u64>,
     /// Blocks that are read, in the whole trace.
     pub read_blocks: u64,
-    /// Those of them that had been asked for before.
+    /// The part of `read_blocks` that had been asked for before.
     pub read_again_blocks: u64,
-    /// Requests that begin where one of the last 128 has ended, or with its last block.
+    /// Requests that begin where one of the last 128 requests ended, or with its last block.
     pub sequential_requests: u64,
     /// Blocks that are read in the second half.
     pub half_blocks: u64,
-    /// Those of them that had been asked for lately: within an eighth, a quarter, a half of the
-    /// trace. Each of them has so much of the trace before it.
+    /// The part of `half_blocks` that had been asked for lately: within an eighth, a quarter and a
+    /// half of the trace. All of these reads have that much of the trace before them.
     pub within_blocks: [u64; 3],
     /// Blocks that are read in the last quarter.
     pub quarter_blocks: u64,
-    /// Those of them that had never been asked for.
+    /// The part of `quarter_blocks` that had never been asked for.
     pub unseen_blocks: u64,
 }
 
-/// Reads a trace of so many requests again.
+/// Reads the trace again. It has `requests` requests.
 pub(super) fn growth(source: &Source, requests: u64, progress: &Progress) -> Result<Growth, SourceError> {
     let mut blocks = source.open(progress)?;
     let mut following = Following { requests, ..Following::default() };
@@ -63,10 +64,11 @@ struct Following {
     requests: u64,
     /// Number of the request, from 1.
     request: u64,
-    /// Each block's last request. Blocks are followed whose hash ends in so many zeroes.
+    /// The last request of each followed block. Blocks are followed if their hash ends in this many
+    /// zeroes.
     last: HashMap<u64, u64>,
     zeroes: u32,
-    /// Where the last requests ended, and the oldest of them.
+    /// The ends of the last requests, and the place of the oldest.
     ends: Vec<u64>,
     oldest: usize,
     /// The request so far.
@@ -107,7 +109,8 @@ impl Following {
         if self.request == 0 {
             return;
         }
-        // Where requests begin within blocks, the next one has the last block of the one before.
+        // Where requests begin within blocks, a request begins with the last block of the one
+        // before.
         let from = if self.end > self.begin + 1 { self.begin + 1 } else { self.begin };
         let follows = self.ends.iter().any(|end| (self.begin..=from).contains(end));
         self.growth.sequential_requests += u64::from(follows);
@@ -147,7 +150,7 @@ impl Following {
 }
 
 impl Growth {
-    /// The share of the blocks read that had been asked for before; none of no reads.
+    /// The share of the blocks read that had been asked for before. None without reads.
     #[must_use]
     pub fn again_share(&self) -> Option<f64> {
         share(self.read_again_blocks, self.read_blocks)
@@ -159,8 +162,9 @@ impl Growth {
         share(self.unseen_blocks, self.quarter_blocks)
     }
 
-    /// What share of the second half's reads is found to be asked for again only if the history is
-    /// twice as long: half of the trace instead of a quarter, and a quarter instead of an eighth.
+    /// The shares of the second half's reads that come again only within a history twice as long.
+    /// The first is for half of the trace instead of a quarter. The second is for a quarter instead
+    /// of an eighth.
     #[must_use]
     pub fn gains(&self) -> Option<[f64; 2]> {
         let [eighth, quarter, half] = self.within_blocks;
@@ -176,7 +180,7 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Requests of one block each.
+    /// The growth of a trace whose requests have one block each.
     fn of(requests: &[(u64, bool)]) -> Growth {
         let mut following = Following { requests: requests.len() as u64, ..Following::default() };
         requests.iter().for_each(|(key, write)| following.access(*key, *write, true));
@@ -186,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_comes_again_is_told_from_what_is_new() {
-        // A loop of 300 blocks, then 600 of 100 among them: all is read.
+        // A loop of 300 blocks, then 600 reads of 100 of these blocks.
         let keys = (0..300).map(|nth| nth * 7).chain((0..600).map(|nth| nth % 100 * 7));
         let growth = of(&keys.map(|key| (key, false)).collect::<Vec<_>>());
         assert_eq!((growth.read_blocks, growth.read_again_blocks), (900, 600));
@@ -210,7 +214,7 @@ mod tests {
 
     #[test]
     fn of_many_blocks_a_sample_tells_as_much() {
-        // Four times as many as are followed; half of them come again.
+        // These are four times as many blocks as are followed, and half of them come again.
         let blocks = 4 * FOLLOWED_MAX as u64;
         let mut following = Following { requests: blocks * 3 / 2, ..Following::default() };
         (0..blocks).chain(0..blocks / 2).for_each(|key| following.access(key, false, true));

@@ -2,9 +2,9 @@
 //! Plays a trace to a system in virtual time.
 //!
 //! Requests come when they came in the trace, as long as fewer than [`IN_FLIGHT_MAX`] are in
-//! flight: a disk that can't keep up has as many waiting as Linux queues for it, and clients that
-//! ask later. How much later is told. (A. Anderson et al., "Buttress", FAST 2004, on what a replay
-//! that asks late is worth.) In a trace without times each answer brings the next request.
+//! flight. A disk that can't keep up has as many requests waiting as Linux queues for it, and its
+//! clients ask later. The delay is told. (A. Anderson et al., "Buttress", FAST 2004, say what a
+//! replay that asks late is worth.) In a trace without times each answer brings the next request.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,15 +20,15 @@ use crate::policy::Access;
 use crate::replay::{Blocks, SourceError};
 use crate::system::{Ask, System, SystemRequest};
 
-/// Requests in flight at most: Linux' `nr_requests` of a disk.
+/// The most requests in flight: Linux' `nr_requests` of a disk.
 pub const IN_FLIGHT_MAX: usize = 128;
-/// Before the first request: a cache opens meanwhile.
+/// The time before the first request. A cache opens meanwhile.
 const OPENING_NS: u64 = 1_000_000_000;
-/// Requests between two words of progress.
+/// The number of requests between two reports of progress.
 const TOLD_EVERY: u64 = 1 << 10;
-/// Requests between two looks at how much is dirty.
+/// The number of requests between two looks at the dirty blocks.
 const LOOK_EVERY: u64 = 1 << 4;
-/// The dirty limit counts as full from this part of it on: writers are slowed there.
+/// The part of the dirty limit from which on it counts as full, since writers are slowed there.
 const FULL: f64 = 0.9;
 
 /// A request of a trace. A FLUSH has no blocks.
@@ -37,20 +37,20 @@ struct Asked {
     ask: Ask,
     key: u64,
     blocks: u64,
-    /// Sectors of the first block, and of the last, that are not asked for.
+    /// Sectors of the first block, and of the last block, that are not asked for.
     left_out: (u64, u64),
     time_ns: u64,
 }
 
-/// The accesses of a trace, put together to requests again, and its FLUSHes.
+/// The requests of a trace, put together again from its accesses, and its FLUSHes.
 struct Requests {
     blocks: Blocks,
     batch: vec::IntoIter<Access>,
-    /// Accesses of the batch so far.
+    /// The number of accesses of the batch that were taken so far.
     taken: usize,
-    /// FLUSHes of the batch: each comes before the access of that number.
+    /// FLUSHes of the batch. Each comes before the access of that number.
     flushes: VecDeque<(usize, u64)>,
-    /// Requests of the batch that are not of whole blocks.
+    /// Requests of the batch that don't consist of whole blocks.
     ragged: VecDeque<(usize, u64, u64)>,
     /// The beginning of the next request.
     next: Option<Access>,
@@ -75,7 +75,7 @@ impl Requests {
         if self.batch.len() == 0 {
             self.batch = self.blocks.batch()?.into_iter();
             self.taken = 0;
-            // What came behind the last access of the batch before is still to be asked.
+            // FLUSHes behind the last access of the batch before are still to be sent.
             self.flushes.iter_mut().for_each(|it| it.0 = 0);
             self.flushes.extend(self.blocks.flushed.drain(..));
             self.ragged.extend(self.blocks.ragged.drain(..));
@@ -108,10 +108,10 @@ impl Requests {
     }
 }
 
-/// Which part of a trace a request is of.
+/// The part of a trace that a request belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Quarter {
-    /// Not counted; FLUSHes neither.
+    /// The first quarter is not counted, and FLUSHes are not either.
     First,
     Second,
     Later,
@@ -136,12 +136,12 @@ struct Player<'a> {
     flying: HashMap<u64, Flying>,
     answered: Vec<u64>,
     asked: u64,
-    /// The last look found the dirty limit full, then.
+    /// The time at which the last look found the dirty limit full.
     full_since: Option<Time>,
     played: Played,
 }
 
-/// Plays it to its end; `told` hears of the requests that were played.
+/// Plays the trace to its end. `told` counts the requests that were played.
 pub(super) fn play(
     system: &mut dyn System,
     blocks: Blocks,
@@ -166,7 +166,7 @@ pub(super) fn play(
     let half = survey.requests() / 2;
     let (mut first_ns, mut before, mut half_at) = (None, player.system.traffic(), now);
     while let Some(asked) = requests.next()? {
-        // What is recorded is when it would come if none had been late.
+        // The recorded time is when the request would come if no request had been late.
         let begin = now.plus_ns(player.played.late_ns);
         let due = begin.plus_ns(asked.time_ns - *first_ns.get_or_insert(asked.time_ns));
         let at_once = if survey.span_ns.is_some() { IN_FLIGHT_MAX } else { 1 };
@@ -202,7 +202,7 @@ pub(super) fn play(
 }
 
 impl Player<'_> {
-    /// Notes whether the dirty limit is full, since the last look.
+    /// Notes whether the dirty limit is full, and for how long since the last look.
     fn look(&mut self) {
         let traffic = self.system.traffic();
         let full =
@@ -213,13 +213,13 @@ impl Player<'_> {
         self.full_since = full.then_some(self.now);
     }
 
-    /// Lets the disk take what is dirty, and notes how long that takes.
+    /// Lets the disk take all dirty blocks, and notes how long that takes.
     fn drain(&mut self) {
         let begin = self.now;
         if self.played.backlog.left_bytes == 0 || !self.system.drain(begin) {
             return;
         }
-        // Beyond that a timer may be the next event.
+        // After that a timer may be the next event.
         while self.system.traffic().dirty_bytes > 0 {
             let Some(next) = self.system.next_event() else { break };
             self.now = self.now.max(next);
@@ -280,7 +280,7 @@ impl Player<'_> {
         self.submit(asked, quarter);
     }
 
-    /// Hands a request over in parts that the system takes: a FLUSH is one part.
+    /// Hands a request over in parts that the system takes. A FLUSH is one part.
     fn submit(&mut self, asked: Asked, quarter: Quarter) {
         let request = self.next_number + 1;
         let (before, behind) = if self.system.takes_sectors() { asked.left_out } else { (0, 0) };

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Plays a trace with RAM in the place of the cache device, to see what RAM alone would bring.
+//! Plays a trace with RAM in the place of the cache device, to see the effect of RAM alone.
 //!
-//! It is a page cache that reads around misses: writes go to the disk, and nothing is lost with it.
-//! Without reading around it is the page cache alone. A trace of a block device has what the page
-//! cache of its machine let through, so RAM here is what would be given beside it.
+//! The RAM is a page cache that reads around misses. Writes go to the disk, and nothing is lost
+//! with the RAM. Without reading around, it is the page cache alone. A trace of a block device has
+//! the requests that the page cache of its machine let through. So this RAM would be given beside
+//! that page cache.
 
 use flashfront_device::sim::{Fill, ModelSpec, SsdSpec};
 
-/// RAM as a cache device. It takes a microsecond for a request and carries 10 GB/s: little enough
-/// not to count beside a disk, as what the processor does is not counted either.
+/// The model of RAM as a cache device. It takes a microsecond for a request and carries 10 GB/s.
+/// That is little enough not to count beside a disk. The processor's work is not counted either.
 pub(super) fn model() -> ModelSpec {
     ModelSpec::Ssd(SsdSpec {
         units: 64,

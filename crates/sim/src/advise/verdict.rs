@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Says whether an SSD is needed, and why: what RAM alone would do, what comes again, and whether
-//! the disk can take in the long run what is written.
+//! Says whether an SSD is needed, and why. The reasons are what RAM alone would do, which blocks
+//! come again, and whether the disk can take the writes in the long run.
 
 use flashfront_engine::Mode;
 
@@ -9,9 +9,9 @@ use super::growth::Growth;
 use super::survey::Survey;
 use super::trial::{Ram, Trial};
 
-/// Fewer of the blocks read than this part were asked for before: they are asked for once.
+/// If less than this part of the blocks read were asked for before, the data is asked for once.
 const ONCE: f64 = 0.1;
-/// More of the requests than this part follow another: it is a scan.
+/// If more than this part of the requests follow another request, the load is a scan.
 const SCAN: f64 = 0.5;
 /// A cache that has more hits than this part, and saves no time, stands before a fast disk.
 const HITS: f64 = 0.5;
@@ -21,15 +21,15 @@ const HITS: f64 = 0.5;
 pub enum Because {
     /// A cache on an SSD saves time that RAM would not.
     SavesTime,
-    /// Reading around misses is what saves time, and RAM holds what is brought so.
+    /// Reading around misses is what saves time, and RAM can hold the blocks that it brings.
     ReadAround,
-    /// What comes again fits in the RAM that could be given.
+    /// The blocks that come again fit in the RAM that could be given.
     FitsRam,
     /// Requests follow one another, over data that doesn't come again.
     Scan,
     /// Data that lies anywhere is read, and doesn't come again.
     AskedOnce,
-    /// What is read comes again, but later than any cache that was tried keeps it.
+    /// Blocks that are read come again, but later than any cache that was tried keeps them.
     TooFarApart,
     /// The disk answers as fast as the cache would.
     DiskIsFast,
@@ -72,29 +72,30 @@ impl Because {
     }
 }
 
-/// What is known when it is decided.
+/// The facts that the decision is made from.
 pub(super) struct Found<'a> {
-    /// What the cache device takes for a random read.
+    /// The time that the cache device takes for a random read.
     pub(super) device_ns: u64,
     pub(super) survey: &'a Survey,
     pub(super) growth: &'a Growth,
     pub(super) alone: &'a Trial,
-    /// In writeback mode, in ascending order.
+    /// The trials in writeback mode, in ascending order of size.
     pub(super) sizes: &'a [Trial],
     pub(super) choice: Option<&'a Choice>,
     pub(super) ram: Option<&'a Ram>,
 }
 
-/// A disk is fast if a request takes it no more than so many random reads of the cache device: the
-/// rest of the gain is that writes are answered from RAM, which clients that flush don't have.
+/// A disk is fast if its requests take at most as long as this many random reads of the cache
+/// device. The rest of the gain is that writes are answered from RAM. Clients that flush don't have
+/// that gain.
 const FAST: u64 = 2;
 
-/// Decides.
+/// Decides which reason holds.
 pub(super) fn because(found: &Found<'_>) -> Because {
     let &Found { device_ns, survey, growth, alone, sizes, choice, ram } = found;
     let alone_of = &alone.played;
     let writes_dominate = alone_of.writes.sum_ns > alone_of.reads.sum_ns;
-    // Without times in the trace it is the cache that says how fast writes come.
+    // In a trace without times, the speed of the cache decides how fast writes come.
     let outrun = survey.span_ns.is_some() && !sizes.is_empty() && sizes.iter().all(is_outrun);
     let once = growth.again_share().is_some_and(|share| share < ONCE);
     let follow = growth.sequential_requests as f64 > survey.requests() as f64 * SCAN;
@@ -129,8 +130,8 @@ pub(super) fn because(found: &Found<'_>) -> Because {
     }
 }
 
-/// Whether the disk can't take in the long run what becomes dirty with that cache: its dirty limit
-/// stays full, or fills faster than the disk could drain it with nothing else to do.
+/// Whether the disk can't take in the long run what becomes dirty with that cache. Then the dirty
+/// limit stays full, or fills faster than the disk could drain it with nothing else to do.
 fn is_outrun(trial: &Trial) -> bool {
     let (backlog, took_ns) = (&trial.played.backlog, trial.played.took_ns.max(1));
     let dirtied_per_s = backlog.dirtied_bytes as f64 * 1e9 / took_ns as f64;

@@ -2,10 +2,10 @@
 //! Reads fio's job files into phases of jobs. It knows the options that published comparisons of
 //! caches use, with fio's meaning.
 //!
-//! All is asked of one volume. A `filename` under /dev/ is that volume, or a part of it if jobs
-//! name several; other files (one for each clone of a job that names none, as fio has it) lie on it
-//! one after the other. `stonewall` begins a phase. Options without effect, options that the
-//! simulation leaves out, and jobs that ask for nothing are listed, each under its name.
+//! All requests go to one volume. A `filename` under /dev/ is that volume, or a part of it if jobs
+//! name several. Other files lie on the volume one after the other. If a job names no file, each of
+//! its clones has one, as in fio. `stonewall` begins a phase. Three things are listed by name:
+//! options without effect, options that the simulation leaves out, and jobs that ask for nothing.
 //! docs/laboratory/scenarios.md lists the options.
 
 mod distribution;
@@ -36,7 +36,7 @@ pub struct JobFile {
     pub without_effect: Vec<String>,
     /// Options that would change the load, and that the simulation leaves out, in their order.
     pub left_out: Vec<String>,
-    /// What else is not as fio has it, a sentence each.
+    /// Other differences from fio, a sentence each.
     pub notes: Vec<String>,
     /// Jobs that would go through the page cache (`direct=0`, which is fio's default).
     pub buffered: Vec<String>,
@@ -47,20 +47,20 @@ pub struct JobFile {
 pub struct JobPhase {
     /// The names of its sections.
     pub name: String,
-    /// Nothing is asked for so long before it.
+    /// The time before the phase in which nothing is asked for.
     pub idle_ns: u64,
     /// The jobs, clones under one name.
     pub jobs: Vec<Job>,
 }
 
-/// Why a file is no job for us.
+/// The reason why a file can't be simulated as a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FioError {
-    /// Where, counted from 1; 0: in no line.
+    /// The line, counted from 1; 0: no line.
     pub line: usize,
     /// The option or section.
     pub about: String,
-    /// What is wrong, and what can be done.
+    /// The error, and what can be done about it.
     pub what: String,
 }
 
@@ -75,18 +75,17 @@ impl fmt::Display for FioError {
 
 impl std::error::Error for FioError {}
 
-/// All clones of all jobs are no more than that: each is a stream of its own in every event of a
-/// run.
+/// The most clones of all jobs together. Each clone is a stream of its own in every event of a run.
 const CLONES_MAX: u64 = 512;
 
 /// The longest request. Longer ones are hardly ever meant.
 const REQUEST_BYTES_MOST: u64 = 128 << 20;
 
-/// Reads a job file for a volume of so many bytes. `variable` knows the variables that `${NAME}`
-/// stands for.
+/// Reads a job file for a volume of `volume_bytes` bytes. `variable` knows the variables that
+/// `${NAME}` stands for.
 ///
 /// # Errors
-/// [`FioError`] says where the file is wrong, or what of it can't be simulated.
+/// [`FioError`] says where the file is wrong, or which part of it can't be simulated.
 pub fn read(text: &str, volume_bytes: u64, variable: &dyn Fn(&str) -> Option<String>) -> Result<JobFile, FioError> {
     let volumes = volumes(text);
     let share = volume_bytes / volumes.len().max(1) as u64 / BLOCK_BYTES * BLOCK_BYTES;
@@ -146,7 +145,7 @@ pub fn read(text: &str, volume_bytes: u64, variable: &dyn Fn(&str) -> Option<Str
     Ok(file)
 }
 
-/// Nobody asks for anything before the first job of a phase; the others begin later by the
+/// Makes the time before the first job of a phase idle time. The other jobs begin later by the
 /// difference.
 fn begin_with_the_first(phase: &mut JobPhase) {
     phase.idle_ns = phase.jobs.iter().map(|job| job.start_ns).min().unwrap_or(0);
@@ -171,7 +170,7 @@ fn is_volume(name: &str) -> bool {
     name.starts_with("/dev/")
 }
 
-/// Where a clone's file lies on the volume.
+/// The place of a clone's file on the volume.
 #[derive(Clone, Copy)]
 struct FileRange {
     begin: u64,
@@ -179,15 +178,15 @@ struct FileRange {
     volume_bytes: Option<u64>,
 }
 
-/// Where on the volume the file of each clone of each section begins.
+/// The place on the volume of the file of each clone of each section.
 fn lay_out(
     sections: &[(bool, Section)],
     volumes: &[&str],
     share: u64,
     volume_bytes: u64,
 ) -> Result<Vec<Vec<FileRange>>, FioError> {
-    // A named file is as long as the longest job on it, also for jobs that don't say how long they
-    // are.
+    // A named file is as long as the longest job on it, also for jobs without a length of their
+    // own.
     let mut lengths: HashMap<&str, u64> = HashMap::new();
     for (_, section) in sections {
         if let Some(name) = section.file_name().filter(|_| section.has_size()) {
@@ -270,7 +269,7 @@ impl Section {
         self.options.size.is_some() || self.options.filesize.is_some()
     }
 
-    /// Why the section's job asks the volume for nothing.
+    /// The reason why the section's job asks the volume for nothing.
     fn asks_for_nothing(&self) -> Option<String> {
         let options = &self.options;
         if options.engine == Engine::AsksNothing {
@@ -283,7 +282,7 @@ impl Section {
         (options.direction == Direction::Trim).then(|| "the models of devices know no trims".to_owned())
     }
 
-    /// What of the section's job is not as fio has it.
+    /// The differences between the section's job and fio's.
     fn notes(&self) -> Vec<String> {
         let options = &self.options;
         let mut notes = Vec::new();
@@ -298,14 +297,14 @@ impl Section {
         notes
     }
 
-    /// Where a clone begins within its file.
+    /// The offset in its file at which a clone begins.
     fn begin(&self, own: u64) -> Option<u64> {
         self.options.offset.checked_add(self.options.offset_increment.checked_mul(own)?)
     }
 
-    /// Where a clone ends within its file; all is checked here that a job has to keep. Without
-    /// `filesize` a job is `size` bytes long; with it goes from its offset to there, and `size` is
-    /// only how much is asked for.
+    /// The offset in its file at which a clone ends. This function checks all that a job has to
+    /// keep. Without `filesize` a job is `size` bytes long. With `filesize` it goes from its offset
+    /// to that size, and `size` only says how much is asked for.
     fn end(&self, own: u64, volume_bytes: Option<u64>) -> Result<u64, FioError> {
         let options = &self.options;
         let (block, reads, writes) = options.lengths();
@@ -335,7 +334,7 @@ impl Section {
         Ok(end)
     }
 
-    /// What a clone asks for that ends by bytes.
+    /// The bytes that a clone asks for if it ends by bytes.
     fn total_bytes(&self, span: u64) -> u64 {
         let options = &self.options;
         options.io_size.or(options.size).unwrap_or(span).saturating_mul(options.loops)

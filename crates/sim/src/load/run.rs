@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs jobs on a system until they are over, and notes what was answered when.
+//! Runs jobs on a system until they are over, and notes the answers and their times.
 
 use flashfront_engine::{BLOCK_BYTES, REQUEST_BYTES_MAX, Time};
 use hashbrown::HashMap;
@@ -11,13 +11,13 @@ use super::result::{Interval, JobResult, PhaseResult};
 use super::settled::has_settled;
 use crate::system::{self, System, SystemRequest};
 
-/// As often as this many bytes were answered, or an interval is over, `watch` is asked: some
-/// hundredths of a second.
+/// The number of answered bytes after which `watch` is asked: some hundredths of a second. `watch`
+/// is also asked at the end of each interval.
 const WATCH_BYTES: u64 = 64 << 20;
-/// What a second of a job that ends by time counts for, in bytes of one that ends by bytes.
+/// The bytes that a second counts for in a job that ends by time.
 const WORK_BYTES_PER_S: u64 = 64 << 20;
 
-/// Between two questions to `watch` while nothing is answered.
+/// The number of events between two questions to `watch` while nothing is answered.
 const WATCH_EVENTS: u64 = 1 << 14;
 
 /// Latencies from 1 us to 20 min, to 1 in 100.
@@ -38,15 +38,16 @@ struct Running {
     requests: Requests,
     idle: Vec<usize>,
     result: JobResult,
-    /// A closed job asks for nothing before, in nanoseconds after the phase's beginning.
+    /// The earliest moment of a closed job's next request, in nanoseconds after the phase's
+    /// beginning.
     not_before_ns: u64,
-    /// Answers since the job paused last.
+    /// Answers since the job's last pause.
     since_pause: u32,
     /// The job's figures count from this moment, in nanoseconds after the phase's beginning.
     counts_from_ns: u64,
-    /// Nothing counts yet.
+    /// Whether the job's figures don't count yet.
     ramping: bool,
-    /// In this interval.
+    /// The bytes of this interval.
     read_bytes: u64,
     write_bytes: u64,
 }
@@ -56,7 +57,7 @@ struct Run<'a> {
     begin: Time,
     now: Time,
     jobs: Vec<Running>,
-    /// By the number of their first part.
+    /// Requests in flight, by the number of their first part.
     flying: HashMap<u64, Flying>,
     /// The first part of each further part.
     parts: HashMap<u64, u64>,
@@ -64,12 +65,12 @@ struct Run<'a> {
     answered_bytes: u64,
     /// The part of the work that `watch` has been told.
     told_bytes: u64,
-    /// Nothing changes any more: nothing more is asked.
+    /// Whether nothing changes any more. Then no more requests are sent.
     settled: bool,
 }
 
-/// The work of a phase, for a progress bar: the bytes of jobs that end by bytes, and something like
-/// it of those that end by time.
+/// The work of a phase, for a progress bar. A job that ends by bytes counts its bytes. A job that
+/// ends by time counts a number of bytes for each second.
 #[must_use]
 pub fn work_bytes(jobs: &[Job]) -> u64 {
     let all_background = jobs.iter().all(|job| job.background);
@@ -77,7 +78,8 @@ pub fn work_bytes(jobs: &[Job]) -> u64 {
     awaited.map(|job| job_work_bytes(job, job.total_bytes, job.start_ns.saturating_add(job.time_ns))).sum()
 }
 
-/// When so much was asked for, or so much time is over.
+/// The work that a job has done when it has asked for `bytes` bytes, or the phase has run for `ns`
+/// nanoseconds.
 fn job_work_bytes(job: &Job, bytes: u64, ns: u64) -> u64 {
     if job.total_bytes > 0 {
         bytes.min(job.total_bytes)
@@ -87,15 +89,16 @@ fn job_work_bytes(job: &Job, bytes: u64, ns: u64) -> u64 {
     }
 }
 
-/// Whether a phase ends with a job: one in the background only if there are no others.
+/// Whether a phase waits for the end of a job. It waits for a job in the background only if there
+/// are no other jobs.
 fn is_awaited(job: &Job, all_background: bool) -> bool {
     all_background || !job.background
 }
 
-/// Runs jobs on a system from `now` on until all that aren't in the background are over and
-/// answered; then `now` is that moment. `next_number` goes on from one phase of a system to the
-/// next. Every now and then `watch` hears of the work done meanwhile, [`work_bytes`] in all; `None`
-/// if it says to stop.
+/// Runs jobs on a system from `now` on. It ends when all jobs that aren't in the background are
+/// over and answered, and sets `now` to that moment. `next_number` goes on from one phase of a
+/// system to the next. Every now and then `watch` gets the work done meanwhile; [`work_bytes`] is
+/// the sum. Returns `None` if `watch` says to stop.
 pub fn run(
     system: &mut dyn System,
     now: &mut Time,
@@ -173,7 +176,7 @@ pub fn run(
     Some(PhaseResult { time_ns, jobs, series, before, after, unsimulated_ns })
 }
 
-/// Jobs of one name as one: clones.
+/// Merges the results of clones, that is, of jobs with the same name.
 fn together(results: impl Iterator<Item = JobResult>) -> Vec<JobResult> {
     let mut all: Vec<JobResult> = Vec::new();
     for it in results {
@@ -196,7 +199,7 @@ fn together(results: impl Iterator<Item = JobResult>) -> Vec<JobResult> {
     all
 }
 
-/// Lets time pass without a request; `None` if `watch` says to stop.
+/// Lets time pass without a request. Returns `None` if `watch` says to stop.
 pub fn idle(system: &mut dyn System, now: &mut Time, ns: u64, watch: &mut dyn FnMut(u64) -> bool) -> Option<()> {
     let end = now.plus_ns(ns);
     let (mut answered, mut events) = (Vec::new(), 0_u64);
@@ -212,7 +215,8 @@ pub fn idle(system: &mut dyn System, now: &mut Time, ns: u64, watch: &mut dyn Fn
 }
 
 impl Running {
-    /// When the job ends by time, in nanoseconds after the phase's beginning.
+    /// The moment at which a job that ends by time is over, in nanoseconds after the phase's
+    /// beginning.
     fn end_ns(&self) -> Option<u64> {
         let job = &self.requests.job;
         (job.time_ns > 0).then_some(job.start_ns.saturating_add(job.time_ns))
@@ -262,7 +266,7 @@ impl Run<'_> {
         self.settled || self.awaited().all(|job| job.requests.over(ns))
     }
 
-    /// The work done since it was asked last.
+    /// The work done since the last call.
     fn work_done(&mut self) -> u64 {
         self.answered_bytes = 0;
         let ns = self.elapsed_ns();
@@ -286,7 +290,7 @@ impl Run<'_> {
         arrivals.chain(ends).chain(ramps).min().map(|ns| self.begin.plus_ns(ns))
     }
 
-    /// Lets every job ask what it can.
+    /// Lets every job send the requests that it can.
     fn ask(&mut self) {
         let ns = self.elapsed_ns();
         if self.asked_all() {
@@ -315,7 +319,7 @@ impl Run<'_> {
         }
     }
 
-    /// Asks for whole blocks, at most 1 MiB at once: what a system takes.
+    /// Sends whole blocks, at most 1 MiB at once, as systems take them.
     fn submit(&mut self, job: usize, worker: usize, since: Time, ask: Ask) {
         let (kind, offset, len) = match ask {
             Ask::Read { offset, len } => (system::Ask::Read, offset, len),

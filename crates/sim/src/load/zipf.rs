@@ -2,18 +2,19 @@
 //! Draws places by popularity as fio's `random_distribution=zipf` does.
 //!
 //! The law: J. Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994.
-//! It follows Zipf's, but is not that exactly: with the exponent 1.2 the hundred most popular of
-//! 65,536 places have 73.8 % instead of 72.7. A job that asks for half as many places as there are
-//! reads 3 % fewer different ones. (`crate::zipf` is exact; here a job of fio has to ask for what
-//! fio asks for.) Popular places are scattered by a multiplication, and moved as a whole by the
-//! seed.
+//! It is near to Zipf's law, but not exactly Zipf's. `crate::zipf` is exact. This module is for
+//! jobs of fio, which have to ask for the same places as fio. Popular places are scattered by a
+//! multiplication, and moved as a whole by the seed.
+//!
+//! With the exponent 1.2 the hundred most popular of 65,536 places have 73.8 % instead of 72.7. A
+//! job that asks for half as many places as there are reads 3 % fewer different places.
 
 use flashfront_device::Rng;
 
-/// Weights beyond so many places don't count (as in fio: 10 million).
+/// The number of places whose weights count, as in fio: 10 million.
 const COUNTED_MAX: u64 = 10_000_000;
-/// So many are summed up one by one; the others by their integral, which is off by less than one in
-/// 10^8 of the sum.
+/// The number of weights that are summed up one by one. An integral stands for the others. Its
+/// error is less than one in 10^8 of the sum.
 const SUMMED_MAX: u64 = 1000;
 /// The multiplier of fio's hash: 2^64 divided by the square of the golden ratio, as an odd number.
 const SCATTER: u64 = 0x61c8_8646_80b5_83eb;
@@ -22,14 +23,14 @@ const SCATTER: u64 = 0x61c8_8646_80b5_83eb;
 pub(super) struct Popular {
     places: u64,
     exponent: f64,
-    /// Sum of all weights.
+    /// The sum of all weights.
     sum: f64,
     eta: f64,
     offset: u64,
 }
 
 impl Popular {
-    /// Over so many places; the exponent is more than 0, and not 1.
+    /// Makes the law over `places` places. The exponent is more than 0, and not 1.
     pub(super) fn new(places: u64, exponent: f64, seed: u64) -> Self {
         let weight = |rank: u64| (rank as f64).powf(-exponent);
         let (summed, counted) = (places.min(SUMMED_MAX), places.min(COUNTED_MAX));
@@ -44,7 +45,7 @@ impl Popular {
         (self.rank(rng).wrapping_mul(SCATTER) % self.places + self.offset % self.places) % self.places
     }
 
-    /// Draws a rank, from 0, the most popular.
+    /// Draws a rank. 0 is the most popular.
     fn rank(&self, rng: &mut Rng) -> u64 {
         let uniform = (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
         let weight = uniform * self.sum;
@@ -63,8 +64,9 @@ impl Popular {
 mod tests {
     use super::*;
 
-    /// The iologs of five runs of fio 3.33, 16,384 reads over 65,536 places after zipf:1.2, have
-    /// 2,756 to 2,861 different ones; the exact law would give 2,940.
+    /// This law asks for as many different places as fio. Five runs of fio 3.33 read 16,384 times
+    /// over 65,536 places after zipf:1.2. Their iologs have 2,756 to 2,861 different places. The
+    /// exact law would give 2,940.
     #[test]
     fn as_many_different_places_as_fio_asks_for() {
         for seed in 1..6 {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds requests that were traced twice, because two stacked layers were traced.
 //!
-//! The upper layer's request is repeated by the lower one's within microseconds: an equal one that
-//! comes within the window is its echo, and the next equal one is new. A client that really asks
-//! twice within the window is taken for an echo too; so this is only for traces that are known to
-//! be doubled.
+//! The lower layer repeats the upper layer's request within microseconds. An equal request that
+//! comes within the window is the echo of the first. The next equal request is new. A client that
+//! really asks twice within the window is taken for an echo too. So this is only for traces that
+//! are known to be doubled.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::record::{Op, Record};
 
-/// What was asked for within the window, and has had no echo.
+/// The requests within the window that have had no echo.
 #[derive(Debug)]
 pub struct Echoes {
     window_ns: u64,
@@ -21,14 +21,14 @@ pub struct Echoes {
 type Key = (u32, Op, u64, u32);
 
 impl Echoes {
-    /// Finds echoes of requests within a time.
+    /// Finds echoes that come within `window_ns` of their request.
     #[must_use]
     pub fn within(window_ns: u64) -> Self {
         Self { window_ns, heard: HashMap::new(), order: VecDeque::new() }
     }
 
-    /// Whether this record repeats one within the window; those without time never do. `now`: its
-    /// time, so that it never goes back.
+    /// Whether this record repeats a record within the window. Records without time never do. `now`
+    /// is the record's time, so that it never goes back.
     pub fn is_echo(&mut self, record: &Record, now: u64) -> bool {
         if record.time_ns.is_none() {
             return false;
@@ -38,7 +38,7 @@ impl Echoes {
                 break;
             }
             self.order.pop_front();
-            // It may have had its echo, and been asked for again.
+            // The request may have had its echo, and been sent again.
             if self.heard.get(&key) == Some(&at) {
                 self.heard.remove(&key);
             }

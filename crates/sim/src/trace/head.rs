@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The head is the first bytes of a trace, by which its format is known.
+//! The head is the first bytes of a trace. They tell its format.
 //!
 //! A format fits if its own parser reads these bytes: nothing is known twice.
 
 use super::item::{Binary, Item, Lines};
 
-/// Lines or records that are tried.
+/// The most lines or records that are tried.
 const TRIED: usize = 1000;
 
-/// Of so many lines one may be bad: cut downloads begin in the middle of a line, and archives with
-/// a header.
+/// The number of lines of which one may be bad. Cut downloads begin in the middle of a line, and
+/// archives with a header.
 pub(super) const LINES_PER_BAD: usize = 10;
 
-/// How well a format fits. The best counts, if only one is that good.
+/// How well a format fits. The best fit counts, if only one format has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fit {
     /// The file has another format.
     No,
-    /// All can be read, and makes sense.
+    /// All lines or records can be read, and make sense.
     Shape,
     /// The trace says what it is.
     Magic,
@@ -36,20 +36,20 @@ impl Fit {
 /// The first bytes.
 pub(super) struct Head<'a> {
     pub(super) bytes: &'a [u8],
-    /// They are the whole trace.
+    /// Whether `bytes` is the whole trace.
     pub(super) whole: bool,
 }
 
 impl<'a> Head<'a> {
-    /// The lines that are there in full.
+    /// The lines that are complete.
     pub(super) fn lines(&self) -> impl Iterator<Item = &'a [u8]> {
         let end = self.bytes.iter().rposition(|it| *it == b'\n');
         let end = if self.whole { self.bytes.len() } else { end.map_or(0, |at| at + 1) };
         self.bytes[..end].split(|it| *it == b'\n').take(TRIED)
     }
 
-    /// Whether this parser reads the lines, but for one in ten (of few lines: one, if it reads
-    /// two), and finds requests in them.
+    /// Whether this parser reads the lines and finds requests in them. One line in ten may be bad.
+    /// If there are fewer lines, one may be bad if the parser reads two.
     pub(super) fn has_lines_of(&self, mut parser: impl Lines) -> bool {
         let (mut records, mut bad) = (0, 0);
         for line in self.lines() {
@@ -62,7 +62,7 @@ impl<'a> Head<'a> {
         records > 0 && (bad * LINES_PER_BAD <= records || bad == 1 && records > 1)
     }
 
-    /// Whether this parser reads the records, all of them, and finds requests in them.
+    /// Whether this parser reads all records, and finds requests in them.
     pub(super) fn has_records_of(&self, mut parser: impl Binary) -> bool {
         let (mut records, mut rest) = (0, self.bytes);
         for _ in 0..TRIED {

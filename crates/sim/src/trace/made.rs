@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Made traces are loads of kinds that no public trace shows, made from published statistics.
+//! Made traces are loads of kinds that no public trace shows. They are made from published
+//! statistics.
 //!
-//! `made:NAME` is given where the path of a trace is. A made trace is text in the format
-//! `alibaba`, so that the reader, its checks and its figures are those of any trace. Each reading
-//! gives the same bytes. `made:NAME?seed=3` is another machine of that kind: the choices are other
-//! ones, and the sizes of some parts lie between half and twice what the maker says. Each maker
-//! names what its numbers are taken from, and which of them are a guess.
+//! `made:NAME` is given in the place of a trace's path. A made trace is text in the format
+//! `alibaba`. So the reader, its checks and its figures are the same as for any trace. Each reading
+//! gives the same bytes.
+//!
+//! `made:NAME?seed=3` is another machine of that kind. Its choices differ, and the sizes of some
+//! parts lie between half and twice the maker's numbers. Each maker names the sources of its
+//! numbers, and says which of them are a guess.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -23,9 +26,9 @@ mod workstation;
 
 use maker::{Asked, Made, Maker, Seed};
 
-/// What a path begins with that names a made trace.
+/// The beginning of a path that names a made trace.
 const PREFIX: &str = "made:";
-/// What stands between its name and its seed.
+/// The text between a made trace's name and its seed.
 const SEED: &str = "?seed=";
 
 /// A kind of made trace.
@@ -59,7 +62,7 @@ impl std::fmt::Debug for Load {
 }
 
 impl Load {
-    /// The one that a path names: nothing for the path of a file.
+    /// The made trace that a path names. `None` for the path of a file.
     ///
     /// # Errors
     /// If no made trace is called so.
@@ -82,7 +85,7 @@ impl Load {
         Ok(Some(Self { kind, seed: seed.into() }))
     }
 
-    /// Its requests as text, from the first on.
+    /// The requests as text, from the first on.
     #[must_use]
     pub fn text(&self) -> Text {
         let maker = (self.kind.new)(&mut Seed::new(self.seed));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads a trace as a stream of records, in one buffer, whatever its length.
 //!
-//! Everything that is read becomes a record, is skipped by kind, or is bad with place and reason:
-//! nothing is dropped in silence. Bad lines don't end a trace, unless that is asked for; a damaged
+//! Each piece of the trace becomes a record, is skipped by kind, or is bad, with place and reason:
+//! nothing is dropped in silence. Bad lines don't end a trace, unless that is asked for. A damaged
 //! file ends where its damage begins.
 
 use std::fmt::{self, Display};
@@ -17,13 +17,13 @@ use super::item::{Item, Parser, RECORD_BYTES_MAX};
 use super::record::Record;
 use super::report::{Bad, Position, Reason, Report};
 
-/// A line of more bytes is bad. Those of a trace have some hundreds.
+/// The longest line. Longer lines are bad: those of a trace have some hundreds of bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// So much is looked at for the format.
+/// The first bytes that the format is found by.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// What programs of Windows put before text in UTF-8; no format has it in its first line.
+/// Windows programs put these bytes before text in UTF-8. No format has them in its first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 const _: () = assert!(BUFFER_BYTES > 2 * LINE_BYTES_MAX && BUFFER_BYTES > 2 * RECORD_BYTES_MAX);
@@ -33,9 +33,9 @@ const _: () = assert!(BUFFER_BYTES > 2 * LINE_BYTES_MAX && BUFFER_BYTES > 2 * RE
 pub struct Options {
     /// The format, if it shall not be guessed.
     pub format: Option<&'static Format>,
-    /// The first bad line is an error.
+    /// Whether the first bad line is an error.
     pub strict: bool,
-    /// Which events of blktrace and blkparse are requests.
+    /// The event of blktrace and blkparse that counts as a request.
     pub action: Action,
 }
 
@@ -101,7 +101,7 @@ pub struct Reader {
     format: &'static Format,
     parser: Parser,
     lines: u64,
-    /// Inside a line that is too long.
+    /// Whether the reader is inside a line that is too long.
     too_long: bool,
     strict: bool,
     over: bool,
@@ -136,7 +136,7 @@ impl Reader {
         let mark = if buffer.unread().starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
         let head = Head { bytes: &buffer.unread()[mark..], whole: buffer.ended_well() };
         let format = match (options.format.map_or_else(|| Format::of(&head), Ok), buffer.end.take()) {
-            // What there is shows no format, and why there is no more of it is known.
+            // The bytes show no format, and it is known why there are no more.
             (Err(FormatError::Unknown), Some(Err(error))) => return Err(error.into()),
             (format, end) => {
                 buffer.end = end;
@@ -171,13 +171,13 @@ impl Reader {
         &self.report
     }
 
-    /// Bytes of the file, packed as it is, that were taken so far: for showing progress.
+    /// Bytes of the file, packed as it is, that were read so far: for showing progress.
     #[must_use]
     pub fn input_bytes(&self) -> u64 {
         self.buffer.input_bytes()
     }
 
-    /// Counts what could not be read. With `strict` that is an error.
+    /// Counts a line or record that could not be read. With `strict` that is an error.
     fn bad(&mut self, bad: Bad) -> Option<Result<Record, ReadError>> {
         let error = self.strict.then(|| Err(ReadError::Bad(Box::new(bad.clone()))));
         self.over |= self.strict;
@@ -185,7 +185,7 @@ impl Reader {
         error
     }
 
-    /// Counts what was read; a record is for the caller.
+    /// Counts an item. A record is returned for the caller.
     fn found(&mut self, item: Item) -> Option<Result<Record, ReadError>> {
         match item {
             Item::Record(record) => {
@@ -199,8 +199,8 @@ impl Reader {
         }
     }
 
-    /// What is left when nothing more comes: half a record at most. If that is for a bad reason it
-    /// is half a line perhaps, which is not read: half a number is a number.
+    /// Ends the trace. The rest is half a record at most. If the trace ended for a bad reason, the
+    /// rest may be half a line. Half a line is not read, since half a number is a number.
     fn finish(&mut self) -> Option<Result<Record, ReadError>> {
         self.over = true;
         let place = Position::Byte(self.buffer.passed);
@@ -214,7 +214,7 @@ impl Reader {
     }
 
     fn next_line(&mut self) -> Option<Result<Record, ReadError>> {
-        // Bytes that were searched for the end of a line.
+        // The number of bytes that were searched for the end of a line.
         let mut searched = 0;
         loop {
             let unread = self.buffer.unread();
@@ -256,7 +256,8 @@ impl Reader {
         }
     }
 
-    /// Passes bytes of a line that is too long: the first of them make it a bad one.
+    /// Passes bytes of a line that is too long. The first of these bytes are reported as a bad
+    /// line.
     fn pass_long_line(&mut self, bytes: usize) -> Option<Result<Record, ReadError>> {
         let first = !std::mem::replace(&mut self.too_long, true);
         let bad = first.then(|| Bad::new(Position::Line(self.lines + 1), Reason::LineTooLong, self.buffer.unread()));

@@ -4,10 +4,10 @@
 
 use std::fmt::{self, Display};
 
-/// So many bad lines are kept; the others are counted.
+/// The number of bad lines that are kept. Others are only counted.
 pub const BAD_SHOWN: usize = 5;
 
-/// Bytes of a bad line that are kept.
+/// The bytes of a bad line that are kept.
 const TEXT_BYTES: usize = 80;
 
 /// A place in a trace, after decompression.
@@ -42,13 +42,13 @@ pub enum Reason {
     Unknown(&'static str),
     /// There are more fields than the format has.
     Extra,
-    /// More different names than a trace can have.
+    /// There are more different names than a trace can have.
     TooManyNames,
-    /// A line of more bytes than any format has.
+    /// The line has more bytes than any format allows.
     LineTooLong,
-    /// So many bytes that no record begins in.
+    /// No record begins in this many bytes.
     NoRecord(usize),
-    /// The trace ends so many bytes after the beginning of a record.
+    /// The trace ends this many bytes after the beginning of a record.
     Cut(usize),
     /// The compressed data ends early, or is no such data.
     Damaged(String),
@@ -78,7 +78,7 @@ impl Display for Reason {
 pub struct Bad {
     /// The place of the line or record.
     pub place: Position,
-    /// Why.
+    /// The reason why it is bad.
     pub reason: Reason,
     /// The beginning of the line; empty for binary formats.
     pub text: String,
@@ -99,37 +99,37 @@ impl Display for Bad {
     }
 }
 
-/// What became of a trace so far.
+/// The counts of a trace so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Requests that were read.
     pub records: u64,
     /// Lines, records or stretches of garbage that were not understood.
     pub bad: u64,
-    /// The first [`BAD_SHOWN`] of these.
+    /// The first [`BAD_SHOWN`] bad lines or records.
     pub first_bad: Vec<Bad>,
-    /// Where compressed data turned out to be cut or damaged, however many bad lines were before:
-    /// with a wrong checksum nothing that was unpacked can be trusted.
+    /// The place where compressed data turned out to be cut or damaged. It is told however many bad
+    /// lines came before: with a wrong checksum no unpacked data can be trusted.
     pub damage: Option<Bad>,
-    /// What was left out on purpose, by kind, in order of appearance: comments, completions,
+    /// The counts of skipped items, by kind, in order of appearance: comments, completions,
     /// requests without data.
     pub skipped: Vec<(&'static str, u64)>,
 }
 
 impl Report {
-    /// Everything that was left out on purpose.
+    /// The number of all items that were left out on purpose.
     #[must_use]
     pub fn skipped_total(&self) -> u64 {
         self.skipped.iter().map(|(_, count)| count).sum()
     }
 
-    /// Whether less was understood than not: then what was may well be chance.
+    /// Whether more was bad than was read. Then the records may well be chance.
     #[must_use]
     pub fn is_mostly_bad(&self) -> bool {
         self.bad > self.records
     }
 
-    /// What one thing of a kind that was left out is called.
+    /// The name of a single item of a kind that was left out.
     #[must_use]
     pub fn one_of(kind: &str) -> String {
         let many = ["lines", "comments", "requests", "events", "separators", "commands"];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Traces whose answer is plain get that answer.
+//! Traces with a plain answer get that answer.
 
 use std::fmt::Write;
 use std::fs;
@@ -36,8 +36,8 @@ pub(crate) fn advised(question: &Question) -> Advice {
     advise(question, &Progress::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// So many requests of one block at random places below `blocks`, far apart on the disk, one each
-/// 10 ms.
+/// Makes `count` requests of one block at random places below `blocks`, far apart on the disk. A
+/// request comes each 10 ms.
 pub(crate) fn random(op: char, count: u64, blocks: u64) -> impl Iterator<Item = (f64, char, u64, u64)> {
     let mut rng = Rng::new(7);
     (0..count).map(move |nth| (nth as f64 * 10.0, op, rng.below(blocks) * 64, 1))
@@ -76,18 +76,20 @@ fn what_is_rewritten_faster_than_the_disk_can_asks_for_writeback() {
     assert_eq!(advice.choice.map(|it| it.mode), Some(Mode::Writeback), "{advice:?}");
     let modes: Vec<_> = advice.modes.iter().filter_map(|trial| trial.cache).map(|it| it.1).collect();
     assert_eq!(modes, [Mode::Writethrough, Mode::Writearound]);
-    // 2,000 writes a second: the disk has all its places taken, and the clients come later.
+    // There are 2,000 writes a second: the disk has all its places taken, and the clients come
+    // later.
     let alone = &advice.alone.played;
     assert!(alone.late_ns > advice.survey.span_ns.expect("it has times"), "{}", alone.late_ns);
     assert_eq!(advice.sizes[0].played.late_ns, 0, "the cache takes them as they come");
-    // Each waits for those before it at most.
+    // Each request waits at most for those before it.
     let each_ns = alone.took_ns / alone.writes.requests;
     assert!(alone.mean_ns() < each_ns * IN_FLIGHT_MAX as u64 * 2, "{} of {each_ns}", alone.mean_ns());
 }
 
 #[test]
 fn long_requests_and_several_disks_are_played_whole() {
-    // 3 MiB are more than a request may be; a write of one block, far away, between them.
+    // 3 MiB are more than a request may be. Between these requests comes a write of one block, far
+    // away.
     let all = (0..40_u32).flat_map(|nth| {
         let at = f64::from(nth) * 100.0;
         [(at, 'R', u64::from(nth) * 768, 768), (at + 50.0, 'W', (1 << 20) + u64::from(nth), 1)]
@@ -140,7 +142,8 @@ fn places_that_no_disk_has_are_refused() {
     assert!(matches!(refused, Err(SourceError::Far { format: "blkreplay", .. })), "{refused:?}");
 }
 
-/// A trace of the fio log's third version: places in bytes, FLUSHes as `sync`.
+/// Plays a trace in the third version of the fio log, which has places in bytes and FLUSHes as
+/// `sync`.
 fn with_flushes(name: &str, flushes: bool) -> Advice {
     let mut rng = Rng::new(5);
     let mut question = question(name, std::iter::empty());
@@ -163,7 +166,7 @@ fn flushes_of_the_trace_cost_what_they_cost() {
     assert_eq!((with.survey.writes, with.reading.flushes), (4_000, 4_000));
     let flushed = |advice: &Advice| advice.alone.played.traffic.origin_flushes;
     assert_eq!((flushed(&without), flushed(&with)), (0, 2_000), "those of the second half");
-    // Without them the disk's write cache takes a write in the time that its wire takes.
+    // Without FLUSHes the disk's write cache takes a write in the time that its wire takes.
     let alone = |advice: &Advice| advice.alone.played.mean_ns();
     assert!(alone(&without) < 200_000, "{}", alone(&without));
     let cached = |advice: &Advice| advice.sizes[0].played.traffic.cache_flushes;

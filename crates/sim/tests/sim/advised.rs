@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The advice says why an SSD is needed, or isn't, of loads whose answer is plain. It says when a
+//! For loads with a plain answer, the advice says why an SSD is needed, or isn't. It says when a
 //! recording is long enough for that.
 
 use flashfront_device::Rng;
@@ -13,12 +13,12 @@ use crate::advise::{advised, question, random};
 
 const MIB: u64 = 1 << 20;
 
-/// The answer if there is a gigabyte of RAM to give.
+/// The advice if there is a gigabyte of RAM to give.
 fn with_ram(question: Question) -> Advice {
     advised(&Question { ram_bytes: RAM_BYTES, ..question })
 }
 
-/// So many reads of single blocks that lie far apart, by Zipf's law; one each 10 ms.
+/// Makes `count` reads of single blocks that lie far apart, by Zipf's law. A read comes each 10 ms.
 fn zipf(count: u64, blocks: u64, exponent: f64) -> impl Iterator<Item = (f64, char, u64, u64)> {
     let (law, mut rng) = (Zipf::new(blocks, exponent), Rng::new(11));
     (0..count).map(move |nth| (nth as f64 * 10.0, 'R', law.sample(&mut rng) * 64, 1))
@@ -48,14 +48,14 @@ fn data_that_fits_the_page_cache_needs_ram_and_no_ssd() {
     assert_eq!(advice.choice.map(|it| it.cache_bytes), Some(64 * MIB), "an SSD would help as well");
     let ram = advice.ram.expect("it was tried");
     assert!(ram.alone.played.mean_ns() * 10 < advice.alone.played.mean_ns(), "{}", ram.alone.played.mean_ns());
-    // Whoever has no RAM to give gets the SSD.
+    // An operator without RAM to give gets the SSD.
     let without = advised(&hot());
     assert_eq!((without.because, without.ram.is_none()), (Because::SavesTime, true));
 }
 
 #[test]
 fn requests_side_by_side_need_reading_around_and_no_ssd() {
-    // Each quarter of 64 KiB is asked for once, in no order among 400 units.
+    // Each quarter of 64 KiB is asked for once. The quarters of 400 units come in no order.
     let mut rng = Rng::new(5);
     let mut all: Vec<u64> = (0..32_000).collect();
     for chunk in all.chunks_mut(1_600) {
@@ -74,7 +74,7 @@ fn requests_side_by_side_need_reading_around_and_no_ssd() {
 
 #[test]
 fn writes_that_the_disk_never_catches_up_with_need_no_cache() {
-    // 1,000 blocks a second, each to another place; sorted the disk takes some hundred.
+    // There are 1,000 writes a second, each to another place. Sorted, the disk takes some hundred.
     let flood = random('W', 60_000, 4_000_000).map(|(ms, op, block, blocks)| (ms / 10.0, op, block / 8, blocks));
     let advice = with_ram(question("outrun", flood));
     assert_eq!(advice.because, Because::WritesOutrun, "{:?}", advice.sizes);
@@ -88,7 +88,7 @@ fn writes_that_the_disk_never_catches_up_with_need_no_cache() {
 
 #[test]
 fn reuse_beyond_the_cache_and_a_fast_disk_need_none() {
-    // 512 MiB by turns, and a cache of an eighth.
+    // The trace reads 512 MiB by turns, and the cache is an eighth of that.
     let far = |name: &str| question(name, (0..40_000).map(|nth| (nth as f64 * 10.0, 'R', nth * 7919 % 16_384 * 64, 8)));
     let advice = with_ram(Question { sizes: vec![64 * MIB], ..far("far-apart") });
     assert_eq!(advice.because, Because::TooFarApart, "{:?}", advice.sizes);
@@ -111,7 +111,7 @@ fn a_recording_is_long_enough_once_its_working_set_is_seen() {
     assert!(!short.is_converged() && short.times > 1.5, "{short:?}");
     let long = advised(&question("long", zipf(300_000, 30_000, 0.9))).converged;
     assert!(long.is_converged() && (long.times - 1.0).abs() < f64::EPSILON, "{long:?}");
-    // What was asked for once in a short recording may yet come again.
+    // Blocks that were read once in a short recording may still come again.
     let flood = (0..6_000).map(|nth| (nth as f64 * 10.0, 'R', nth * 7919 % 6_000 * 64, 1));
     let flood = advised(&question("short-flood", flood)).converged;
     assert!(flood.is_unseen() && !flood.is_converged(), "{flood:?}");
@@ -119,7 +119,8 @@ fn a_recording_is_long_enough_once_its_working_set_is_seen() {
 
 #[test]
 fn a_working_set_that_grows_is_told_by_halves() {
-    // 32 KiB among the first 250, later among 16,000: the first half knows nothing of that.
+    // Reads of 32 KiB go to 250 places at first, and later to 16,000. The first half of the trace
+    // knows nothing of that.
     let mut rng = Rng::new(3);
     let grows = (0..60_000_u64).map(|nth| {
         let places = if nth < 28_000 { 250 } else { 16_000 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The engine, before a disk, holds what a replay of the same requests says that it would.
+//! The engine, before a disk, holds as many blocks as a replay of the same requests predicts.
 
 use flashfront_device::Rng;
 use flashfront_device::sim::known;
@@ -10,12 +10,12 @@ use flashfront_sim::system::{Ask, Asker, Flashfront, FlashfrontSpec};
 /// Blocks that are asked for: 1 GiB.
 const BLOCKS: u64 = 1 << 18;
 const REQUESTS: u64 = 600_000;
-/// From here on hits count: the cache is full.
+/// The request from which on hits count, since the cache is full.
 const COUNTED_FROM: u64 = 200_000;
 const IN_FLIGHT: usize = 16;
 
-/// A block, the n-th most wanted with a probability of about 1/n, and whether it is written: one in
-/// five is.
+/// A block, and whether it is written. The n-th most wanted block has a probability of about 1/n.
+/// One request in five is a write.
 fn asked(rng: &mut Rng) -> (u64, bool) {
     let rank = 2_f64.powf(rng.below(18_000_000) as f64 / 1e6) as u64;
     (rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % BLOCKS, rng.below(5) == 0)
@@ -25,7 +25,7 @@ fn percent(hits: u64, of: u64) -> f64 {
     100.0 * hits as f64 / of as f64
 }
 
-/// Read hits in percent, and the share of the cache in blocks that hold something, at the end.
+/// The read hits in percent, and the share of the cache's blocks in use at the end.
 fn engine(segments: u64) -> (f64, f64) {
     let model = |name| known().into_iter().find(|it| it.name == name).expect("a known device").model;
     let system = Flashfront::new(&FlashfrontSpec {
@@ -68,9 +68,9 @@ fn replayed(segments: u64) -> f64 {
     percent(counted.read_hits, counted.reads)
 }
 
-/// As long as clean segments were taken before any with dirty blocks, writes kept twice the place
-/// of what was live in them, and what was read had the rest: 72.3 % hits instead of 78.3, with 48 %
-/// of the cache holding anything.
+/// The engine has as many hits as the model. A former version took clean segments before any with
+/// dirty blocks. So writes took twice the room of their live blocks, and reads had the rest. It had
+/// 72.3 % hits instead of 78.3, with 48 % of the cache in use.
 #[test]
 fn the_engine_holds_what_the_model_says() {
     let (engine, cached) = engine(160);

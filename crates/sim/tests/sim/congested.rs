@@ -10,7 +10,7 @@ use flashfront_sim::system::{Bare, Flashfront, FlashfrontSpec, System};
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// A volume on NVMe, and an SATA SSD that was full before.
+/// A volume on NVMe, and a SATA SSD that was full before.
 fn spec() -> FlashfrontSpec {
     FlashfrontSpec {
         origin: ModelSpec::Ssd(SsdSpec::intel_p4500(Fill::Clean)),
@@ -63,15 +63,15 @@ fn cached_data_is_read_from_a_faster_origin() {
     assert!(ours > 0.95 * origin, "{ours}, the bare origin {origin}");
 }
 
-/// A burst of writes that the log takes more slowly than the origin would: most of it goes past the
-/// cache.
+/// Most of a burst of writes goes past the cache if the log is slower than the origin.
 #[test]
 fn new_data_is_written_to_a_faster_origin() {
     let spec = FlashfrontSpec { cache: ModelSpec::Hdd(HddSpec::default()), ..spec() };
     let writes = Job { block_bytes: 64 << 10, ..job(0, 32 * GIB, 4 * GIB) };
     let mut cached = Flashfront::new(&spec);
     let mut client = Client { system: &mut cached, now: Time(0), number: 0 };
-    // So that it is known what the origin needs for a write: some are destaged.
+    // Some writes are destaged first, so that the cache knows how long the origin needs for a
+    // write.
     client.run(job(0, GIB, 16 * MIB));
     idle(client.system, &mut client.now, 60_000_000_000, &mut |_| true).unwrap();
     let ours = client.run(writes.clone());
@@ -85,7 +85,7 @@ fn new_data_is_written_to_a_faster_origin() {
     assert!(ours > 0.8 * origin, "{ours}, the bare origin {origin}");
 }
 
-/// A disk acknowledges writes into its own cache in no time; that must not make it look faster than
+/// A disk acknowledges writes into its own cache in no time. That must not make it look faster than
 /// the SSD's log.
 #[test]
 fn a_disk_is_not_taken_for_fast() {
@@ -99,11 +99,12 @@ fn a_disk_is_not_taken_for_fast() {
         client.run(job(50, 256 * MIB, 256 * MIB));
     }
     let counters = cached.status().counters;
-    // A few, to know.
+    // A few are sent there to measure the disk.
     assert!(counters.bypassed_congested_blocks <= 10, "{counters:?}");
 }
 
-/// A stream makes a disk look fast, which reads ahead; that must not bring scattered hits upon it.
+/// A stream makes a disk look fast, since the disk reads ahead. That must not send scattered hits
+/// to the disk.
 #[test]
 fn hits_leave_a_stream_of_the_disk_alone() {
     let spec = FlashfrontSpec {
@@ -135,8 +136,8 @@ fn hits_leave_a_stream_of_the_disk_alone() {
     assert!(longest_ms < 50, "a hit took {longest_ms} ms");
 }
 
-/// Who waits for FLUSHes before a disk waits for the cache device only, also beside bursts of long
-/// writes.
+/// A client that waits for FLUSHes before a disk waits only for the cache device, also beside
+/// bursts of long writes.
 #[test]
 fn flushes_do_not_wait_for_a_disk() {
     let spec = FlashfrontSpec {
@@ -160,6 +161,6 @@ fn flushes_do_not_wait_for_a_disk() {
     let jobs = [Job { background: true, time_ns: 0, ..sync }, burst];
     let both = run(client.system, &mut client.now, &mut client.number, &jobs, 1_000_000_000, &mut |_| true);
     let longest_ms = both.expect("nobody stops it").jobs[0].flush_ns.max() / 1_000_000;
-    // 64 MiB at 430 MB/s are before it at most.
+    // At most 64 MiB at 430 MB/s are before a FLUSH.
     assert!(longest_ms < 250, "{longest_ms} ms");
 }

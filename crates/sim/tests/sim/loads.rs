@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whatever the load, the cache is not worse than the disk alone: random loads from a small
-//! grammar, on the calibrated device models.
+//! The cache is not worse than the disk alone, whatever the load. The loads are random, from a
+//! small grammar, on the calibrated device models.
 
 use flashfront_device::Rng;
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
@@ -12,13 +12,14 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const HDD_BYTES: u64 = 4_000 * GIB;
 const CACHE_BYTES: u64 = GIB;
-/// What docs/laboratory/destage.md promises: no request waits longer than the bare disk would make
-/// it wait, and two seconds (a flush of the disk's write cache, when direct writes are in it), ...
+/// docs/laboratory/destage.md promises that a request waits at most two seconds longer than it
+/// would for the bare disk. Two seconds are a flush of the disk's write cache with direct writes in
+/// it.
 const WAIT_MAX_NS: u64 = 2_000_000_000;
-/// ... and, when the dirty limit is reached, as long as the disk needs to take as many scattered
-/// blocks as are asked for at a time.
+/// At the dirty limit the promise is longer. A request may also wait while the disk takes as many
+/// scattered blocks as are asked for at a time.
 const NS_PER_BLOCK_MAX: u64 = 2_500_000;
-/// Loads that are tried; 400 were, on 2026-11-22.
+/// The number of loads that are tried. 400 were tried on 2026-11-22.
 const LOADS: u64 = 60;
 
 fn hdd() -> ModelSpec {
@@ -61,7 +62,8 @@ fn load(seed: u64) -> Vec<Vec<Job>> {
     let mut rng = Rng::new(seed);
     let phases = 1 + rng.below(3);
     let mut load: Vec<Vec<Job>> = (0..phases).map(|_| (0..1 + rng.below(2)).map(|_| job(&mut rng)).collect()).collect();
-    // All of it durable: else what is still in the disk's write cache would count as done.
+    // All of it is made durable. Otherwise data that is still in the disk's write cache would count
+    // as done.
     let flush = Job { read_percent: 0, span_bytes: MIB, total_bytes: 2 * 4096, writes_per_flush: 1, ..Job::default() };
     load.push(vec![flush]);
     load
@@ -80,14 +82,14 @@ fn longest_ns(phases: &[PhaseResult]) -> u64 {
     jobs.flat_map(|job| [job.read_ns.max(), job.write_ns.max(), job.flush_ns.max()]).max().unwrap_or(0)
 }
 
-/// The most blocks that are asked for at a time.
+/// The most blocks that a load asks for at a time.
 fn blocks_at_a_time(load: &[Vec<Job>]) -> u64 {
     let of = |jobs: &Vec<Job>| jobs.iter().map(|job| u64::from(job.depth) * job.block_bytes / BLOCK_BYTES).sum();
     load.iter().map(of).max().unwrap_or(0)
 }
 
-/// Point by point: dirty data within its limit, no wait beyond the promised one, and nine tenths of
-/// the bare disk's speed at least.
+/// Checks each load: dirty data stays within its limit, and no wait is beyond the promised one. The
+/// speed is at least nine tenths of the bare disk's.
 #[test]
 fn never_worse_than_the_disk_alone() {
     for seed in 0..LOADS {

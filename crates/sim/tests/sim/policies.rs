@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every policy keeps to the contract, and those of others miss what their originals miss.
+//! Every policy keeps to the contract. Policies of other authors miss as often as their originals.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -15,7 +15,8 @@ use proptest::prelude::*;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
 
-/// Accesses to keys: to read or write, and how many ns after the one before.
+/// Makes accesses to keys. Each has the key, whether it is a write, and the ns since the access
+/// before.
 fn stream(accesses: impl IntoIterator<Item = (u64, bool, u64)>) -> Vec<Access> {
     let mut time_ns = 5 * SECOND;
     let with_time = |(key, write, after)| {
@@ -38,7 +39,7 @@ fn build(spec: &Spec<Build>, capacity: usize) -> Box<dyn Policy> {
     (spec.build.new)(capacity)
 }
 
-/// Runs a policy and holds it to the rules; returns what it did at each access.
+/// Runs a policy and checks that it keeps the rules. Returns what it did at each access.
 fn run(spec: &Spec<Build>, capacity: usize, stream: &[Access]) -> Vec<(bool, bool, Vec<u64>)> {
     let (mut policy, mut cached, mut done) = (build(spec, capacity), HashSet::new(), Vec::new());
     for access in stream {
@@ -68,7 +69,7 @@ fn all_rules(capacity: usize, stream: &[Access]) {
     for spec in policy::ALL {
         let done = run(spec, capacity, stream);
         assert!(done == run(spec, capacity, stream), "{}: the same again", spec.name);
-        // Belady's bound is for those who admit every miss.
+        // Belady's bound is for policies that admit every miss.
         if done.iter().all(|(hit, admitted, _)| hit != admitted) {
             assert!(misses(&done) >= belady, "{}: fewer misses than are possible", spec.name);
         }
@@ -81,7 +82,7 @@ proptest! {
     #[test]
     fn policies_keep_to_the_rules(
         capacity in 1..40_usize,
-        // Some keys are asked for more often, some times pass quickly.
+        // Some keys are asked for more often than others, and some times pass quickly.
         accesses in vec(((0..70_u64, 0..70_u64), any::<bool>(), prop_oneof![Just(0), 0..2 * MS, 0..9 * SECOND]), 0..800),
     ) {
         all_rules(capacity, &stream(accesses.into_iter().map(|((a, b), write, after)| (a.min(b), write, after))));
@@ -119,11 +120,14 @@ fn names_are_found() {
     assert!(policy::by_name("").is_none());
 }
 
-/// Miss ratios on `windows-mssql.load.gz`, 267,596 accesses to 154,742 blocks, with 1, 5, 10 and 25
-/// % of them, and how near ours must be: libCacheSim 0.3.5's (PyPI) with its defaults; for
-/// `wtinylfu` those of the Caffeine in openapi-generator 7.26.0, which differ from run to run by
-/// some tenths of a point, as it admits by chance; for `smq` those of Linux 6.1.192's
-/// dm-cache-policy-smq.c, compiled for user space, with the same ticks and its work done at once.
+/// Miss ratios on `windows-mssql.load.gz`, and how near ours must be. The trace has 267,596
+/// accesses to 154,742 blocks. The sizes are 1, 5, 10 and 25 % of these blocks. The originals:
+///
+/// - libCacheSim 0.3.5's (PyPI) with its defaults.
+/// - For `wtinylfu` the Caffeine in openapi-generator 7.26.0. Its ratios differ from run to run by
+///   some tenths of a point, as it admits by chance.
+/// - For `smq` Linux 6.1.192's dm-cache-policy-smq.c, compiled for user space, with the same ticks
+///   and its work done at once.
 const ORIGINALS: [(&str, [f64; 4], f64); 12] = [
     ("lru", [0.92677, 0.76921, 0.67537, 0.65136], 1e-5),
     ("fifo", [0.92795, 0.69639, 0.66566, 0.65142], 1e-5),
@@ -153,7 +157,7 @@ fn they_miss_what_the_originals_miss() {
     for (name, originals, tolerance) in ORIGINALS {
         let spec = named(name);
         let unit = spec.build.unit_blocks;
-        // Of a request each unit once, with the number of its blocks that are asked for.
+        // Each unit of a request comes once, with the number of its blocks that are asked for.
         let (mut accesses, mut weights, mut last_ns) = (Vec::new(), Vec::new(), 0);
         for (time_ns, write, blocks) in &requests {
             for blocks in blocks.chunk_by(|a, b| a / unit == b / unit) {
@@ -175,7 +179,7 @@ fn they_miss_what_the_originals_miss() {
     }
 }
 
-/// Which of the accesses were let in.
+/// Whether each access was admitted.
 fn admitted(name: &str, capacity: usize, accesses: impl IntoIterator<Item = (u64, bool, u64)>) -> Vec<bool> {
     let done = run(named(name), capacity, &stream(accesses));
     done.into_iter().map(|(_, admitted, _)| admitted).collect()
@@ -185,11 +189,11 @@ fn admitted(name: &str, capacity: usize, accesses: impl IntoIterator<Item = (u64
 fn larc_lets_in_the_second_time() {
     let twice = admitted("larc", 10, [(1, true, 0), (2, false, 0), (1, true, 0), (1, true, 0), (2, false, 0)]);
     assert_eq!(twice, [false, false, true, false, true]);
-    // 0.9 of the cache are remembered.
+    // The policy remembers 0.9 of the cache.
     let scan = |blocks: u64| (100..100 + blocks).map(|key| (key, false, 0));
     let back = |blocks| admitted("larc", 10, scan(blocks).chain([(100, false, 0)])).pop().unwrap();
     assert!(back(9) && !back(10));
-    // After hits fewer are: then a newcomer costs one.
+    // After hits it remembers fewer blocks. Then a newcomer costs one.
     let is_remembered_after = |hits: usize| {
         let hits = std::iter::repeat_n((1, false, 0), 2 + hits);
         let asked = scan(50).chain(hits).chain([(200, false, 0), (100, false, 0)]);
@@ -205,14 +209,14 @@ fn nhit_lets_in_the_third_time_once_the_cache_is_nearly_full() {
     let got = admitted("nhit", 10, fill.clone().chain(then));
     assert_eq!(got[..8], [true; 8], "below 80 % everything");
     assert_eq!(got[8..], [false, false, true, false, false, false]);
-    // 20 others, however seldom, and it is forgotten.
+    // A block is forgotten after 20 other blocks, however seldom they are asked for.
     let with_others = |others: u64| {
         let others = (100..100 + others).map(|key| (key, false, 0));
         let asked = [(50, false, 0), (50, false, 0)];
         admitted("nhit", 10, fill.clone().chain(asked).chain(others).chain([(50, false, 0)])).pop().unwrap()
     };
     assert!(with_others(19) && !with_others(20));
-    // Thrown out, it counts from 0 again.
+    // A block that was thrown out counts from 0 again.
     let [first, second] = [50, 51].map(|key| [(key, false, 0); 3]);
     let full = (0..10).map(|key| (key, true, 0)).chain([(8, true, 0), (8, true, 0), (9, true, 0), (9, true, 0)]);
     let thrown_out = full.chain(first).chain((60..70).flat_map(|key| [(key, false, 0); 3])).chain(second);
@@ -234,8 +238,8 @@ fn smq_promotes_every_other_miss_when_it_is_full() {
 
 #[test]
 fn smq_keeps_what_is_dirty_until_it_was_idle() {
-    // Writes of whole units are let in while there is room, for 8; then others miss for 8 seconds
-    // without a pause.
+    // Writes of whole units are admitted while there is room, for 8 units. Then other blocks miss
+    // for 8 seconds without a pause.
     let writes = (0..8).map(|key| (key, true, 0));
     let busy = (0..800).map(|number| (8 + number % 8, false, 10 * MS));
     let spec = named("smq_4k");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Readers of cached data are not slowed by the destage of long runs, which could take as much of
+//! Destage of long runs does not slow readers of cached data. Such destage could take as much of
 //! the cache device as a disk takes.
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
@@ -11,8 +11,8 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const S: u64 = 1_000_000_000;
 
-/// Reads of a job on the bare SSD, and on a cache with much to destage; blocks destaged meanwhile,
-/// and left.
+/// The reads of a job on the bare SSD, and on a cache with much to destage. Then the blocks that
+/// were destaged meanwhile, and the dirty blocks left.
 struct Beside {
     ssd: u64,
     ours: u64,
@@ -20,7 +20,7 @@ struct Beside {
     left: u64,
 }
 
-/// Where 1.5 GiB in one piece are dirty.
+/// A job that makes 1.5 GiB in one piece dirty.
 fn sequential() -> Job {
     let bytes = 3 * GIB / 2;
     Job { block_bytes: 128 << 10, read_percent: 0, span_bytes: bytes, total_bytes: bytes, ..Job::default() }
@@ -63,14 +63,14 @@ fn reads() -> Job {
 fn hits_have_the_cache_device_beside_long_runs_of_destage() {
     let Beside { ssd, ours, destaged, left } = beside(Options::default().dirty_age_max_ns, &[sequential()], &reads());
     assert!(ours * 100 > ssd * 93, "{ours} reads, {ssd} of the bare SSD");
-    // It goes on, a fortieth of what is read and what was begun before; and as fast as it can when
-    // nobody reads.
+    // Destage goes on, with a fortieth of the blocks read and with runs begun before. It goes as
+    // fast as it can when nobody reads.
     assert!((20_000..90_000).contains(&destaged), "{destaged} blocks beside {ours} reads of 32");
     assert_eq!(left, 0, "after ten seconds in which nobody read");
 }
 
-/// Who reads and writes cached data needs room for what becomes dirty, and no more: with destage at
-/// a disk's full speed it had 86 % of the bare SSD's requests, now 93 %.
+/// A client that reads and writes cached data needs room for its dirty blocks, and no more. With
+/// destage at a disk's full speed the client had 86 % of the bare SSD's requests. Now it has 93 %.
 #[test]
 fn a_mix_of_reads_and_writes_has_the_cache_device_too() {
     let mix = Job { read_percent: 67, ..reads() };
@@ -79,8 +79,8 @@ fn a_mix_of_reads_and_writes_has_the_cache_device_too() {
     assert_eq!(left, 0, "after ten seconds in which nobody read");
 }
 
-/// The disk has time for these bursts, so each must find as much room as the one before it, whoever
-/// reads beside them.
+/// The disk has time for these bursts. So each burst must find as much room as the one before it,
+/// whoever reads beside them.
 #[test]
 fn bursts_of_writes_beside_reads_do_not_pile_up() {
     let mut cached = Flashfront::new(&spec(Options::default().dirty_age_max_ns));
@@ -89,7 +89,7 @@ fn bursts_of_writes_beside_reads_do_not_pile_up() {
         run(&mut cached, &mut now, &mut number, jobs, S, &mut |_| true).expect("nobody stops it");
         cached.status()
     };
-    // So little that it stays cached, or the readers would be at the disk, too.
+    // This is so little that it stays cached. Otherwise the readers would be at the disk, too.
     let hot = 64 * MIB;
     on(&[Job { span_bytes: hot, total_bytes: hot, ..sequential() }]);
     let mut most = 0;
@@ -104,7 +104,8 @@ fn bursts_of_writes_beside_reads_do_not_pile_up() {
     assert!(most < 60, "{most} % of the limit");
 }
 
-/// Old data has a tenth of the disk's time beside readers of the SSD, and all of it in their gaps.
+/// Destage of old data takes a tenth of the disk's time beside readers of the SSD, and all of it in
+/// their gaps.
 #[test]
 fn old_data_is_destaged_beside_hits_with_measure() {
     let age_ns = 2 * S;
@@ -116,8 +117,8 @@ fn old_data_is_destaged_beside_hits_with_measure() {
     assert!(gaps.destaged * 2 > destaged * 3, "{} blocks, {destaged} beside constant reads", gaps.destaged);
 }
 
-/// Scattered blocks take little of the SSD, and all that the disk has: old ones are not slower than
-/// young ones.
+/// Destage of scattered blocks takes little of the SSD, and all of the disk. Old blocks are not
+/// slower than young ones.
 #[test]
 fn old_scattered_data_is_not_slower_than_young() {
     let hot = Job { span_bytes: 512 * MIB, total_bytes: 512 * MIB, ..sequential() };

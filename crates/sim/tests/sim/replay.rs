@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Replays of traces are counted: on lists so short that they can be counted by hand, and on a real
-//! one.
+//! Replays of traces are counted. Some traces are so short that they can be counted by hand, and
+//! one is real.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn mssql() -> Source {
     source(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/windows-mssql.load.gz"), None)
 }
 
-/// A trace of accesses to blocks, as in `r1 w2 r4+8`, in a file of its own.
+/// Writes a trace of accesses to blocks, such as `r1 w2 r4+8`, to a file of its own.
 fn trace(name: &str, accesses: &str) -> PathBuf {
     let lines: String = accesses
         .split_whitespace()
@@ -59,8 +59,8 @@ fn totals(name: &str, accesses: &str, policy: &str, blocks: u64) -> Totals {
     replayed(&source, &[policy], &[Size::Blocks(blocks)]).rows[0].totals
 }
 
-/// A block a second: of reads of four a second a quarter is cached, writes all are, and use up what
-/// reads would have.
+/// A budget of a block a second admits a quarter of the reads, which are four blocks a second.
+/// Writes are all admitted, and use up the budget of reads.
 #[test]
 fn a_budget_declines_reads_and_no_writes() {
     let day_of_blocks = 86_400 * 4096;
@@ -82,8 +82,8 @@ fn a_budget_declines_reads_and_no_writes() {
     assert_eq!((mixed.absorbed_blocks, mixed.fill_blocks), (1600, 0));
 }
 
-/// What is counted from outside, from what a policy says that it did, is what the model of ours
-/// counts itself.
+/// A count from outside, from what a policy says that it did, is the same as the own count of our
+/// model.
 #[test]
 fn of_ours_as_much_is_counted_as_its_model_counts() {
     let mut rng = Rng::new(1);
@@ -104,8 +104,8 @@ fn of_ours_as_much_is_counted_as_its_model_counts() {
 
 #[test]
 fn hits_fills_and_writes_are_counted() {
-    // Room for two: r1 and w2 miss, r1 and r2 hit, r3 throws out 1, r1 throws out 2, which is
-    // dirty.
+    // There is room for two: r1 and w2 miss, r1 and r2 hit, r3 throws out 1, r1 throws out 2, which
+    // is dirty.
     let totals = totals("counted", "r1 w2 r1 r2 r3 r1", "lru", 2);
     let expected = Totals {
         accesses: 6,
@@ -132,7 +132,7 @@ fn what_is_dirty_at_the_end_counts_as_written_to_the_origin() {
 
 #[test]
 fn what_a_policy_declines_goes_to_the_origin() {
-    // LARC takes what comes twice in a short time.
+    // LARC takes blocks that come twice in a short time.
     let totals = totals("declined", "w1 r2 w3", "larc", 100);
     assert_eq!((totals.absorbed_blocks, totals.fill_blocks, totals.flash_blocks_written()), (0, 0, 0));
     assert_eq!((totals.origin_read_blocks, totals.origin_write_blocks), (1, 2));
@@ -152,7 +152,7 @@ fn the_page_cache_answers_reads_of_what_was_used_and_passes_writes_on() {
     let mut behind = source(trace("page-cache", "r1 r1 w1 r1 w2 r2 r3 r1"), Some("blkreplay"));
     behind.page_cache_blocks = 2;
     let found = replayed(&behind, &["lru"], &[Size::Blocks(8)]);
-    // r1 w1 w2 r3 r1 are left.
+    // These accesses are left: r1 w1 w2 r3 r1.
     let totals = found.rows[0].totals;
     assert_eq!((totals.accesses, totals.reads, totals.hits, found.reading.unique_blocks), (5, 3, 2, 3));
 }
@@ -172,8 +172,8 @@ fn sizes_and_policies_come_in_the_order_asked_for_and_don_t_disturb_each_other()
     }
 }
 
-/// What dm-cache's own code misses on the same trace (docs/laboratory/policy.md): asked once for
-/// each unit of a request.
+/// The policy misses as often as dm-cache's own code on the same trace (docs/laboratory/policy.md).
+/// It is asked once for each unit of a request.
 #[test]
 fn large_units_are_asked_for_once_a_request() {
     let sizes = [0.01, 0.05, 0.10, 0.25].map(Size::Fraction);
@@ -187,7 +187,7 @@ fn large_units_are_asked_for_once_a_request() {
 
 #[test]
 fn a_small_cache_of_ours_copies_forward_too() {
-    // 100 blocks that are read all the time, between which a scan goes by, each block of it twice:
+    // 100 blocks are read all the time. Between them goes a scan, each block of it twice, so that
     // it is admitted.
     let hot_and_scan: String =
         (0..6000).map(|nth| format!("r{} r{} r{} ", nth % 100, 1000 + nth, 1000 + nth)).collect();
@@ -195,8 +195,8 @@ fn a_small_cache_of_ours_copies_forward_too() {
     assert!(totals.reinserted_blocks > 100, "{totals:?}");
 }
 
-/// libCacheSim 0.3.5 on the same trace, 10 % of the footprint; and what must be true of any
-/// admit-all policy.
+/// The miss ratios are those of libCacheSim 0.3.5 on the same trace, with 10 % of the footprint.
+/// Other checks are true of any admit-all policy.
 #[test]
 fn a_real_trace_gives_the_known_miss_ratios() {
     let found = replayed(&mssql(), &["lru", "fifo", "belady"], &[Size::Fraction(0.10)]);
@@ -218,16 +218,17 @@ fn the_daemon_s_own_policy_keeps_a_scan_out() {
 
 #[test]
 fn before_a_disk_neighbours_of_what_is_missed_wait_for_the_next_request() {
-    // The first reads its unit of 16, the third what follows it, as it lies in two units; the
-    // fourth has a whole unit's length. What came along is cached when it is asked for.
+    // The first read takes its unit of 16. The third takes the blocks that follow it, as it lies in
+    // two units. The fourth is as long as a whole unit. Neighbours are cached when they are asked
+    // for.
     let totals = totals("disk", "r0+4 r4+2 r30+4 r100+16 r45 r46 r8", "flashfront_disk", 1000);
     assert_eq!((totals.accesses, totals.hits), (29, 2 + 1 + 1), "no request finds what it brought");
     assert_eq!(totals.origin_read_blocks, 16 + 16 + 16 + 2);
     assert_eq!((totals.fill_blocks, totals.reinserted_blocks), (4 + 2 + 4 + 16 + 1 + 1 + 1, 0));
 }
 
-/// Beside a full cache they wait in RAM: a scan costs no more flash than without them, and one read
-/// of the origin in sixteen.
+/// Neighbours wait in RAM beside a full cache. A scan costs no more flash than without them, and it
+/// reads the origin once for sixteen blocks.
 #[test]
 fn before_a_disk_a_scan_misses_once_a_unit_and_is_kept_out() {
     let scan: String = (0..20_000).map(|block| format!("r{block} ")).collect();
@@ -324,8 +325,8 @@ fn each_disk_has_a_grid_of_its_own() {
     );
 }
 
-/// A garbled line with a time near the end of all times: policies that go by it must not count the
-/// seconds until it comes round.
+/// A garbled line may have a time near the end of all times. Policies that use the time must not
+/// count the seconds until it comes round.
 #[test]
 fn no_time_is_too_late_for_a_policy() {
     let line = |time: u64, block: u64| format!("{time},h,0,Write,{},4096,1\n", block * 4096);
@@ -357,8 +358,8 @@ fn a_replay_that_is_to_stop_does_and_what_foresight_takes_is_told() {
     }
 }
 
-/// What a policy's cache of so many blocks holds at the end of a trace: live blocks, dead places,
-/// live blocks that nobody has read, and moved ones.
+/// The contents of a policy's cache of `blocks` blocks at the end of a trace. They are live blocks,
+/// dead places, live blocks that nobody has read, and moved blocks.
 fn held(name: &str, accesses: &str, policy: &str, blocks: u64) -> [u64; 4] {
     let source = source(trace(name, accesses), Some("blkreplay"));
     let told = replay(&source, &policies(&[policy]), &[Size::Blocks(blocks)], &|_| None, true, &Progress::default());
@@ -368,15 +369,15 @@ fn held(name: &str, accesses: &str, policy: &str, blocks: u64) -> [u64; 4] {
 
 #[test]
 fn what_a_cache_holds_at_the_end_is_told() {
-    // Five blocks come. One is rewritten three times, which leaves three holes in a log. Two are
-    // read once more.
+    // Five blocks come. Block 1 is rewritten three times, which leaves three holes in a log. Two
+    // blocks are read again.
     let accesses = "w1 w2 r3 r4 w5 w1 w1 w1 r1 r3";
     assert_eq!(held("held", accesses, "flashfront", 64), [5, 3, 3, 0]);
     assert_eq!(held("held", accesses, "lru", 64), [5, 3, 3, 0]);
     assert_eq!(held("held", accesses, "s3fifo", 64), [5, 0, 3, 0], "its queues are taken for logs without holes");
-    // Who is dropped isn't held any more, read or not.
+    // A block that is dropped isn't held any more, whether it was read or not.
     assert_eq!(held("held", "w1 r1 w2 w3", "fifo", 1), [1, 0, 1, 0]);
-    // Holes enough for segments to be cleaned: what lies between them is moved.
+    // There are enough holes for segments to be cleaned, and the blocks between them are moved.
     let scattered: String = (0..12_000).map(|nth| format!("w{} ", if nth % 8 == 0 { nth } else { 1 })).collect();
     let [live, dead, unread, cleaned] = held("scattered", &scattered, "flashfront", 4096);
     assert!(live + dead <= 4096 && unread == live && cleaned > 0, "{live} {dead} {unread} {cleaned}");

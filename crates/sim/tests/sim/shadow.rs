@@ -15,14 +15,14 @@ use flashfront_sim::trace::Options;
 /// Sizes that the shadow models, as multiples.
 const SIZES: [f64; 4] = [0.5, 1.0, 2.0, 4.0];
 
-/// How far the shadow may be off. Segments of a sample are small, and differ more in what is live:
-/// cleaning finds emptier ones there, and writes less.
+/// The most that the shadow may be off. Segments of a sample are small, and differ more in their
+/// live blocks. So cleaning finds emptier segments there, and writes less.
 struct Bounds {
-    /// In hundredths of the accesses.
+    /// The bound of hits, in hundredths of the accesses.
     hits: f64,
-    /// In times of the present ones.
+    /// The bound of origin reads, in times of the present ones.
     origin_reads: f64,
-    /// In hundredths of the accesses.
+    /// The bound of writes to flash, in hundredths of the accesses.
     flash_writes: f64,
 }
 
@@ -31,14 +31,14 @@ fn found(whole: &Flashfront) -> Found {
     Found { read: read_hits, written: write_hits }
 }
 
-/// What is said, and what is so.
+/// The totals that the shadow says, and the true ones.
 fn totals(shadow: &Shadow, whole: &[Flashfront; 4]) -> ([Totals; 4], [Totals; 4]) {
     let found = found(&whole[1]);
     let said: Vec<Totals> = shadow.what_if_from_the_start(found).iter().map(|it| it.totals).collect();
     (said.try_into().expect("four sizes"), whole.each_ref().map(Flashfront::totals))
 }
 
-/// Before what the cache stands.
+/// The kind of origin behind the cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Fast,
@@ -46,7 +46,7 @@ enum Origin {
 }
 
 /// Gives the same requests, (blocks, write), to a shadow of a cache and to whole caches of its
-/// sizes, and compares what comes after the first `before`.
+/// sizes. Compares them on the requests after the first `before`.
 fn compare(
     name: &str,
     origin: Origin,
@@ -93,7 +93,7 @@ fn compare(
     }
 }
 
-/// Single blocks.
+/// Makes requests of single blocks.
 fn single(accesses: impl Iterator<Item = (u64, bool)>) -> impl Iterator<Item = (Range<u64>, bool)> {
     accesses.map(|(key, write)| (key..key + 1, write))
 }
@@ -119,16 +119,17 @@ fn near_on_a_real_trace() {
             }
         }
     }
-    // One in twenty is a read, and a quarter of those miss.
+    // One request in twenty is a read, and a quarter of the reads miss.
     let bounds = Bounds { hits: 2.0, origin_reads: 0.1, flash_writes: 11.0 };
     compare("mssql", Origin::Fast, 15_474, 0, requests.iter().cloned(), &bounds);
-    // 30 units of 16 blocks: a sample of a cache of 512 MiB has 256. Its segments are so small that
-    // they are cleaned for less than those of the whole cache.
+    // The sample of this cache has 30 units of 16 blocks; the sample of a cache of 512 MiB has 256.
+    // The sample's segments are so small that they are cleaned for less than those of the whole
+    // cache.
     let bounds = Bounds { hits: 5.0, origin_reads: 0.15, flash_writes: 13.0 };
     compare("mssql", Origin::Disk, 15_474, 0, requests.into_iter(), &bounds);
 }
 
-/// A block of so many, the n-th most wanted with a probability of about 1/n, scattered.
+/// Draws one of `blocks` blocks, scattered. The n-th most wanted has a probability of about 1/n.
 fn zipf(rng: &mut Rng, blocks: u64) -> u64 {
     let rank = (blocks as f64).powf(rng.below(1 << 30) as f64 / (1 << 30) as f64) as u64;
     rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24
@@ -148,7 +149,8 @@ fn near_on_zipf() {
     );
 }
 
-/// Half of all a scan, the other half as [`zipf`]; the scan begins anew after so many blocks.
+/// Half of the accesses are a scan, the other half are drawn by [`zipf`]. The scan begins anew
+/// after `scan_blocks` blocks.
 fn scan_and_zipf(scan_blocks: u64) -> impl Iterator<Item = (u64, bool)> {
     let mut rng = Rng::new(2);
     (0..3_000_000_u64).map(move |at| {
@@ -166,14 +168,14 @@ fn near_on_a_scan_beside_zipf() {
 
 #[test]
 fn less_near_on_a_scan_that_comes_back() {
-    // How much of the loop is kept depends on where the gate comes to rest, which is not quite the
-    // same in a sample.
+    // The part of the loop that is kept depends on where the gate comes to rest. That is not quite
+    // the same in a sample.
     let bounds = Bounds { hits: 4.0, origin_reads: 0.08, flash_writes: 10.0 };
     compare("loop", Origin::Fast, 1 << 16, 1_500_000, single(scan_and_zipf(600_000)), &bounds);
 }
 
-/// Eight readers by turns, and two that ask for single blocks as [`zipf`]; each reads files of 8 to
-/// 128 blocks, a file after the other, as wanted as the blocks of [`zipf`] are.
+/// Eight readers ask by turns for files of 8 to 128 blocks, a file after the other. Two more
+/// readers ask for single blocks. Files and blocks are drawn by [`zipf`].
 fn files_and_zipf() -> impl Iterator<Item = (Range<u64>, bool)> {
     const READERS: usize = 8;
     let mut rng = Rng::new(3);

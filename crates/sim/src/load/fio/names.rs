@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lists fio's options that have no meaning of their own here (fio's HOWTO, versions 3.33 to 3.41).
 
-/// These options say how fio measures and reports, how fio makes its files and buffers, which
-/// processor fio runs on, or how an engine reaches its storage.
+/// These options have no effect here. Some say how fio measures and reports, or how it makes its
+/// files and buffers. Others say which processor fio runs on, or how an engine reaches its storage.
 #[rustfmt::skip]
 pub(super) const NO_EFFECT: &[&str] = &[
     "allow_file_create", "allow_mounted_write", "allrandrepeat", "apptag", "apptag_mask",
@@ -73,7 +73,7 @@ pub(super) const LEFT_OUT: &[&str] = &[
     "zonerange", "zonesize", "zoneskip",
 ];
 
-/// Options without which a job would be quite another one: what to do instead.
+/// Without these options a job would be quite another one. Each has advice on what to do instead.
 pub(super) const INSTEAD: &[(&str, &str)] = &[
     ("opendir", "name one volume with `filename`"),
     ("include", "write the other file's options into this file"),

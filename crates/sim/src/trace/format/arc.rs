@@ -2,10 +2,10 @@
 //! The traces of the ARC paper (FAST '03), `.lis`, have four numbers a line: `FIRST COUNT IGNORED
 //! NUMBER`.
 //!
-//! The unit is 512 bytes in the traces of workstations (P1 to P14), 4 KiB in OLTP. In the latter
-//! all counts are 1, which no disk's trace in sectors has: by this the two are told apart. The
-//! number of the request rises (P1 to P14) or stays as it is (OLTP); of four numbers of which the
-//! last goes up and down, as of `TIME LBA SIZE OPERATION`, neither can be said.
+//! The unit is 512 bytes in the traces of workstations (P1 to P14), and 4 KiB in OLTP. In OLTP all
+//! counts are 1, which no disk's trace in sectors has. This tells the two apart. The number of the
+//! request rises (P1 to P14) or stays the same (OLTP). In other formats of four numbers, such as
+//! `TIME LBA SIZE OPERATION`, the last number goes up and down.
 
 use super::{BLANK, COMMENT, Format, Item, Lines, Parser, record};
 use crate::trace::Op;
@@ -13,7 +13,7 @@ use crate::trace::head::{Fit, Head, LINES_PER_BAD};
 use crate::trace::report::Reason;
 use crate::trace::text::{Fields, number};
 
-/// Nothing but their looks tells these apart.
+/// Only the looks of their contents tell these formats apart.
 const LOOKALIKES: [&str; 2] = ["arc", "arc-4k"];
 
 pub(super) const FORMATS: [Format; 2] = [
@@ -34,7 +34,7 @@ pub(super) const FORMATS: [Format; 2] = [
 ];
 
 struct Arc {
-    /// In sectors.
+    /// The unit, in sectors.
     unit: u64,
 }
 
@@ -60,16 +60,16 @@ fn are_single(head: &Head<'_>) -> bool {
     column(head, 1).all(|it| it == b"1")
 }
 
-/// Whether the numbers of the requests never fall, but for as many as lines may be bad: files may
-/// be joined.
+/// Whether the numbers of the requests never fall. As many lines as may be bad are excepted, since
+/// files may be joined.
 fn are_in_order(head: &Head<'_>) -> bool {
     let numbers: Vec<u64> = column(head, 3).filter_map(|it| number(it, "number of the request").ok()).collect();
     let falls = numbers.windows(2).filter(|it| it[1] < it[0]).count();
     falls * LINES_PER_BAD <= numbers.len()
 }
 
-/// That column of the lines that can be read. Others say nothing: that of a cut file's beginning
-/// would make another format of all the others.
+/// This column of the lines that can be read. Other lines say nothing. The beginning of a cut file
+/// would make another format of all the lines.
 fn column<'a>(head: &Head<'a>, column: usize) -> impl Iterator<Item = &'a [u8]> {
     let good = head.lines().filter(|line| Arc { unit: 1 }.line(line).is_ok());
     good.filter_map(move |line| line.split(u8::is_ascii_whitespace).filter(|it| !it.is_empty()).nth(column))

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads what BCC's `biosnoop` prints, of either version (Python, libbpf).
+//! Reads the output of BCC's `biosnoop`, of either version (Python, libbpf).
 //!
-//! `TIME(s) COMM PID DISK T SECTOR BYTES [QUE(ms)] LAT(ms)`: seconds since the first request, with
-//! a point; a process's name, which may have blanks, its number, a disk, letters of the operation,
-//! sectors of 512 bytes, bytes, milliseconds.
+//! A line is `TIME(s) COMM PID DISK T SECTOR BYTES [QUE(ms)] LAT(ms)`:
+//!
+//! - TIME: seconds since the first request, with a point.
+//! - COMM and PID: a process's name, which may have blanks, and its number.
+//! - DISK and T: a disk, and letters of the operation.
+//! - SECTOR and BYTES: sectors of 512 bytes, and bytes.
+//! - QUE and LAT: milliseconds.
 
 use super::events::operation;
 use super::{Format, Item, Lines, Parser, Prelude, record};
@@ -25,11 +29,12 @@ pub(super) const FORMATS: [Format; 1] = [Format {
 struct Biosnoop {
     prelude: Prelude,
     disks: Names,
-    /// The places of a line's fields, so that no line allocates.
+    /// The places of a line's fields. They are kept here so that no line allocates.
     fields: Vec<(usize, usize)>,
 }
 
-/// The fields from the operation to the end of a line: without a time in the queue, and with one.
+/// The number of fields from the operation to the end of a line: without a time in the queue, and
+/// with that time.
 const BEHIND: [usize; 2] = [4, 5];
 
 impl Lines for Biosnoop {
@@ -48,12 +53,12 @@ impl Lines for Biosnoop {
         let field = |nth: usize| &line[self.fields[nth].0..self.fields[nth].1];
         let is_operation = |word: &[u8]| word.iter().all(u8::is_ascii_uppercase);
         let count = self.fields.len();
-        // From the end, since the name of a process may be several fields.
+        // Fields are counted from the end, since the name of a process may be several fields.
         let operation_at = BEHIND.into_iter().filter_map(|behind| count.checked_sub(behind)).find(|at| {
             *at >= 4 && is_operation(field(*at)) && number(field(at - 2), "PID").is_ok()
         });
         let at = operation_at.ok_or(Reason::Missing("operation"))?;
-        // FIU's traces look alike, but for the points in times.
+        // FIU's traces look alike, except for the points in times.
         if [0, count - 1].iter().any(|at| !field(*at).contains(&b'.')) {
             return Err(Reason::NotNumber("time"));
         }

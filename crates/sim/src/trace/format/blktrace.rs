@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! blktrace's own files hold `struct blk_io_trace` of linux/blktrace_api.h, version 7, in the byte
-//! order of the machine that traced.
+//! blktrace's own files hold `struct blk_io_trace` of linux/blktrace_api.h, version 7. Their byte
+//! order is the order of the machine that traced.
 //!
-//! 48 bytes: magic and version u32, sequence u32, time in ns u64, sector u64, bytes u32, action u32
-//! (low half: which event; high half: categories), pid u32, device u32, cpu u32, error u16, length
-//! of the payload u16; then the payload, which is skipped. blktrace writes one file per CPU;
+//! A record has 48 bytes. The fields are magic and version u32, sequence u32, time in ns u64,
+//! sector u64, bytes u32 and action u32. Behind them are pid u32, device u32, cpu u32, error u16,
+//! and length of the payload u16. The low half of the action is the event, the high half are
+//! categories. Then comes the payload, which is skipped. blktrace writes one file per CPU;
 //! `blkparse -d` merges them into one by time.
 
 use super::events::{DATALESS, MESSAGE, PASSTHROUGH, kind_of_number, number_of};
@@ -58,7 +59,7 @@ impl Blktrace {
             return Ok(Item::Skipped(PASSTHROUGH));
         }
         let bytes = event.u32(24);
-        // A discard is a write as well, and a flush may come with one.
+        // A discard is a write as well, and a flush may come with a write.
         let op = match action {
             _ if bytes == 0 && action & FLUSH != 0 => Op::Flush,
             _ if bytes == 0 => return Ok(Item::Skipped(DATALESS)),
@@ -76,7 +77,7 @@ impl Blktrace {
 impl Binary for Blktrace {
     fn item(&mut self, bytes: &[u8]) -> Option<(usize, Result<Item, Reason>)> {
         let Some(little) = order_of(bytes) else {
-            // To the next one, or to the last bytes that may begin one.
+            // Garbage goes to the next record, or to the last bytes that may begin a record.
             let next = bytes.windows(4).position(|it| order_of(it).is_some());
             let garbage = next.or_else(|| bytes.len().checked_sub(3).filter(|it| *it > 0))?;
             return Some((garbage, Err(Reason::NoRecord(garbage))));

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! DiskSim's ascii, and what others made of it, has five columns between blanks: `TIME DEVICE PLACE
-//! LENGTH FLAGS`. Bit 0 of the flags stands for a read.
+//! DiskSim's ascii has five columns between blanks: `TIME DEVICE PLACE LENGTH FLAGS`. Other
+//! programs made variants of it. Bit 0 of the flags stands for a read.
 //!
-//! The variants differ in units alone. Told apart by their looks: whole numbers as times are
-//! SSDSim's nanoseconds; places and lengths that are all multiples of 512 are bytes; tabs between
-//! columns and six digits behind the point are the tool that cut UMass's traces to pages, unless
-//! all lengths are multiples of 8: those are whole pages in sectors. Everything else is DiskSim
-//! itself. A guess that is wrong is corrected with `--format`.
+//! The variants differ in units alone. Their looks tell them apart:
+//!
+//! - Places and lengths that are all multiples of 512 are bytes.
+//! - Otherwise, times that are whole numbers are SSDSim's nanoseconds.
+//! - The tool that cut UMass's traces to pages has tabs between columns, and six digits behind the
+//!   point. If all lengths are multiples of 8, they are whole pages in sectors, and the file is not
+//!   from that tool.
+//! - Everything else is DiskSim itself.
+//!
+//! A guess that is wrong is corrected with `--format`.
 
 use super::{BLANK, COMMENT, Format, Item, Lines, Parser, record, record_of_bytes};
 use crate::trace::Op;
@@ -14,7 +19,7 @@ use crate::trace::head::{Fit, Head};
 use crate::trace::report::Reason;
 use crate::trace::text::{Fields, MILLISECOND, time as time_of};
 
-/// Nothing but their looks tells these apart.
+/// Only the looks of their contents tell these formats apart.
 const LOOKALIKES: [&str; 4] = ["disksim", "ssdsim", "disksim-bytes", "disksim-4k"];
 
 pub(super) const FORMATS: [Format; 4] = [
@@ -51,7 +56,7 @@ pub(super) const FORMATS: [Format; 4] = [
 #[derive(Clone, Copy, PartialEq)]
 struct Disksim {
     time_unit_ns: u64,
-    /// In sectors; nothing if place and length are in bytes.
+    /// The unit of lengths, in sectors. `None` if places and lengths are in bytes.
     length_unit: Option<u64>,
 }
 
@@ -85,7 +90,7 @@ impl Lines for Disksim {
 
 const FLAGS: &str = "flags";
 
-/// What the flags say, which DiskSim reads as a hexadecimal number.
+/// The direction that the flags stand for. DiskSim reads them as a hexadecimal number.
 fn direction(flags: &[u8]) -> Result<Op, Reason> {
     let digits = flags.strip_prefix(b"0x").unwrap_or(flags);
     let last = digits.last().filter(|_| digits.iter().all(u8::is_ascii_hexdigit));
@@ -97,7 +102,7 @@ fn fit(head: &Head<'_>, variant: &Disksim) -> Fit {
     Fit::shape(looks(head) == *variant && head.has_lines_of(*variant))
 }
 
-/// The variant that the columns look like, if that is what they are.
+/// The variant that the columns look like, if these are the columns of DiskSim at all.
 fn looks(head: &Head<'_>) -> Disksim {
     let (mut whole, mut bytes, mut tabs, mut eights) = (true, true, true, true);
     for line in head.lines() {
@@ -116,8 +121,8 @@ fn looks(head: &Head<'_>) -> Disksim {
     }
 }
 
-/// Time, place and length of a line that has all five columns, whatever their units. Others say
-/// nothing: a header or half a line would make another format of all that follow.
+/// Time, place and length of a line that has all five columns, whatever their units. Other lines
+/// say nothing. A header or half a line would make another format of all lines that follow.
 fn columns(line: &[u8]) -> Option<(&[u8], u64, u64)> {
     let mut fields = Fields::blanks(line);
     let time = fields.next().filter(|it| time_of(it, 1).is_ok())?;

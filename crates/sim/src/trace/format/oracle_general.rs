@@ -2,10 +2,10 @@
 //! libCacheSim's oracleGeneral is binary, little-endian, with 24 bytes a request: time in s u32,
 //! object u64, bytes u32, next access i64.
 //!
-//! An object is whatever was traced: a block, a file, a hash of a key. As such it is read as one
-//! block of 4 KiB; of numbers above 2^59 the lower 59 bits count, so that hashes stay apart. Where
-//! objects are sectors, and sizes bytes, `oracle-general-lba` reads them so; nothing in the file
-//! tells. There is no direction: all are reads.
+//! An object is whatever was traced: a block, a file, a hash of a key. It is read as one block of 4
+//! KiB. Of numbers above 2^59 the lower 59 bits count, so that hashes stay apart. If objects are
+//! sectors, and sizes bytes, `oracle-general-lba` reads them so. Nothing in the file tells the two
+//! apart. There is no direction: all requests are reads.
 
 use super::{Binary, Format, Item, Parser, le, record};
 use crate::trace::head::{Fit, LINES_PER_BAD};
@@ -13,7 +13,7 @@ use crate::trace::report::Reason;
 use crate::trace::text::SECOND;
 use crate::trace::{Op, SECTOR_BYTES};
 
-/// Nothing but their looks tells these apart.
+/// Only the looks of their contents tell these formats apart.
 const LOOKALIKES: [&str; 2] = ["oracle-general", "oracle-general-lba"];
 
 pub(super) const FORMATS: [Format; 2] = [
@@ -39,7 +39,7 @@ const RECORD_BYTES: usize = 24;
 const BLOCK_SECTORS: u64 = 8;
 const BLOCK_MASK: u64 = (1 << 59) - 1;
 
-/// No trace has more requests; what is no number of one is garbage.
+/// No trace has more requests than this. A next access that is no number of a request is garbage.
 const REQUESTS_MAX: i64 = 1 << 40;
 
 enum Objects {
@@ -62,7 +62,7 @@ impl OracleGeneral {
     fn read(&self, bytes: &[u8]) -> Result<Item, Reason> {
         let (time, object, size) = (le::<4>(bytes, 0), le::<8>(bytes, 4), le::<4>(bytes, 12));
         let next = le::<8>(bytes, 16) as i64;
-        // -1, -2 and the largest say: never.
+        // -1, -2 and the largest number mean "never".
         if next < -2 || (next > REQUESTS_MAX && next != i64::MAX) {
             return Err(Reason::Unknown("next access"));
         }
@@ -74,10 +74,10 @@ impl OracleGeneral {
     }
 }
 
-/// The times of the first records don't fall, but for one in ten, and one in ten at least has the
-/// size of a block or request, as objects may be empty or huge: random bytes aren't like that, nor
-/// zeros. A record that is alone must be all there is: the only one of a VSCSI trace looks like
-/// one, and goes on.
+/// Whether the first records look like records. Their times don't fall, with one exception in ten.
+/// At least one record in ten has the size of a block or request, as objects may be empty or huge.
+/// Random bytes and zeros aren't like that. A single record must be all that the file has: the only
+/// record of a VSCSI trace looks like this format, but more bytes follow.
 fn are_in_order(bytes: &[u8]) -> bool {
     let records: Vec<&[u8]> = bytes.chunks_exact(RECORD_BYTES).collect();
     let falls = records.windows(2).filter(|it| le::<4>(it[1], 0) < le::<4>(it[0], 0)).count();

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes three mornings of virtual desktops. All guests boot from one image, each with an overlay.
 //!
-//! Taken from what was published:
+//! Published figures:
 //!
 //! - A boot of Windows 7 up to the idle login screen takes 2 to 3 minutes. It reads 500 to 600 MB
 //!   in 70,000 requests, and writes 20 to 30 MB (ThinScale, "ThinIO facts and figures, part 2").
 //!   Ours is a sixteenth of that.
 //! - A first write to a cluster of 64 KiB of the overlay copies the rest of that cluster from the
 //!   image (QEMU's qcow2, its default `cluster_size`).
-//! - Linked clones first read nothing but the image; then what they have written comes back from
-//!   their overlays (Leibovici, "The biggest linked clone IO split study").
-//! - At work 30 to 60 % of a desktop's requests are reads (Webster, Evaluator Group, "What's
-//!   different about storage for virtual desktops").
+//! - Linked clones at first read only the image. Later they read the data that they have written
+//!   from their overlays. (Leibovici, "The biggest linked clone IO split study".)
+//! - At work 30 to 60 % of a desktop's requests are reads. (Webster, Evaluator Group, "What's
+//!   different about storage for virtual desktops".)
 //!
-//! A guess: 24 guests that start within 10 minutes, what of the image they read in which order, how
-//! much they do at work, and the page cache of each guest, 16 MiB. The seed changes the number of
-//! guests and the length of a boot.
+//! Guesses: 24 guests that start within 10 minutes, and a page cache of 16 MiB for each guest. Also
+//! the parts of the image that they read and their order, and the amount of their work. The seed
+//! changes the number of guests and the length of a boot.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -33,23 +33,23 @@ const DAYS: u64 = 3;
 
 const GUESTS: u64 = 24;
 const IMAGE_BLOCKS: u64 = 160 << 10;
-/// What users have of their own, behind what the system has.
+/// The place of users' own data, behind the system's data.
 const HOME: u64 = 140 << 10;
 const HOME_BLOCKS: u64 = 5000;
-/// Requests of a boot.
+/// The number of requests of a boot.
 const BOOT_READS: u64 = 4400;
 const BOOT_US: u64 = 150 * SECOND_US;
 const WORK_REQUESTS: u64 = 1200;
 const PAGE_CACHE_BLOCKS: usize = 4 << 10;
-/// A cluster of an overlay.
+/// The blocks of a cluster of an overlay.
 const CLUSTER: u64 = 16;
 
 struct Guest {
     pages: PageCache,
-    /// Clusters of the image that the overlay has, and where.
+    /// Clusters of the image that the overlay has, and their places.
     overlay: HashMap<u64, u64>,
     from: u64,
-    /// Requests of this day so far.
+    /// The number of requests of this day so far.
     asked: u64,
     day: u64,
 }
@@ -57,11 +57,11 @@ struct Guest {
 pub(super) struct Boot {
     rng: Rng,
     guests: Vec<Guest>,
-    /// Who asks for something next, and when.
+    /// The time of each guest's next request.
     next: BinaryHeap<Reverse<(u64, usize)>>,
-    /// What a boot reads: places of the image and lengths.
+    /// The reads of a boot: places of the image, and lengths.
     reads: Vec<(u64, u64)>,
-    /// What a boot writes: number of the read before, place, length.
+    /// The writes of a boot: number of the read before, place, length.
     writes: HashMap<u64, (u64, u64)>,
     home: Zipf,
 }
@@ -78,13 +78,13 @@ impl Boot {
             }
             let blocks = 1 + rng.below(3);
             reads.push((at, blocks));
-            // A twentieth as much is written: logs, the registry, what services keep.
+            // A twentieth as much is written: logs, the registry, data of services.
             if rng.below(20) == 0 {
                 writes.insert(nth, (at, blocks));
             }
             at = (at + blocks) % (HOME - CLUSTER);
         }
-        // An overlay has room for all that could be written.
+        // An overlay has room for all blocks that could be written.
         let room = IMAGE_BLOCKS + CLUSTER;
         let guest = |nth| Guest {
             pages: PageCache::new(PAGE_CACHE_BLOCKS),
@@ -123,14 +123,14 @@ impl Boot {
         }
     }
 
-    /// The next request of a guest, and how long until the one after; none at the end.
+    /// The next request of a guest, and the time until the one after. `None` at the end.
     fn ask(&mut self, nth: usize, asked: &mut Asked) -> Option<u64> {
         let boot = self.reads.len() as u64;
         let guest = &mut self.guests[nth];
         let number = guest.asked;
         guest.asked += 1;
         if let Some(&(from, blocks)) = self.reads.get(number as usize) {
-            // Guests are not all the same.
+            // Each guest leaves out a twentieth of the reads, so that guests differ.
             if self.rng.below(20) > 0 {
                 Self::read(guest, from, blocks, asked);
             }
@@ -149,7 +149,7 @@ impl Boot {
             }
             return Some(1 + self.rng.below(2 * 8 * HOUR_US / WORK_REQUESTS));
         }
-        // The evening: the machine goes off, and forgets.
+        // In the evening the machine is switched off, and forgets its page cache.
         guest.pages = PageCache::new(PAGE_CACHE_BLOCKS);
         guest.asked = 0;
         guest.day += 1;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes a day of a build server: checkout, compile, test, artefacts, delete, and again.
 //!
-//! Taken from what was published:
+//! Published figures:
 //!
-//! - A source tree is written out, compiled, cleaned and deleted again and again, trees of one
-//!   project differing little; most of what is written is objects and programs that few read again
-//!   (Mason's compilebench, which replays file sizes of trees of Linux before and after a build).
-//! - A build begins in a clean environment; what dependencies bring is restored from an archive and
-//!   saved to it at times (Gallaba and others, "Accelerating continuous integration by caching
-//!   environments and inferring dependencies", IEEE TSE 2022).
+//! - A source tree is written out, compiled, cleaned and deleted again and again. Trees of one
+//!   project differ little. Most written data is objects and programs, which few read again.
+//!   (Mason's compilebench, which replays file sizes of trees of Linux before and after a build.)
+//! - A build begins in a clean environment. The files of dependencies are restored from an archive,
+//!   and saved to it at times. (Gallaba and others, "Accelerating continuous integration by caching
+//!   environments and inferring dependencies", IEEE TSE 2022.)
 //! - Temporary files of compilers live less than a tenth of a second (bcc's `filelife`, its example
 //!   is a build of Linux). So they never reach the disk.
 //! - Sizes of files are lognormal (Agrawal and others, FAST 2007).
 //!
-//! A guess: four runners, six projects, the sizes of trees (an eighth of Linux 2.6.20), archives
+//! Guesses: four runners, six projects, the sizes of trees (an eighth of Linux 2.6.20), archives
 //! and artefacts, and the server's page cache of 512 MiB. The seed changes the size of trees and
 //! the page cache.
 
@@ -32,14 +32,14 @@ const RUNNERS: u64 = 4;
 const PROJECTS: u64 = 6;
 const JOBS: u64 = 36;
 const SOURCES: u64 = 2500;
-/// Blocks of a project's history, packed.
+/// The blocks of a project's packed history.
 const PACK_BLOCKS: u64 = 9000;
-/// Compilers and libraries.
+/// The blocks of compilers and libraries.
 const TOOL_BLOCKS: u64 = 12_000;
-/// Archive of what the dependencies of a project bring.
+/// The blocks of the archive of a project's dependencies.
 const ARCHIVE_BLOCKS: u64 = 3000;
 const ARTEFACT_BLOCKS: u64 = 2500;
-/// Artefacts are kept until so many others have come.
+/// The number of artefacts that are kept.
 const ARTEFACTS: u64 = 16;
 const HEADERS: u64 = 400;
 
@@ -56,10 +56,11 @@ enum Step {
 
 struct Runner {
     step: Step,
-    /// How far it is in this step.
+    /// The number of pieces of this step that are done.
     nth: u64,
     project: usize,
-    /// Its room of the disk: files go to the place after the last one, round and round.
+    /// The runner's room of the disk. A file goes to the place after the last file, round and
+    /// round.
     from: u64,
     at: u64,
     sources: Vec<(u64, u64)>,
@@ -95,11 +96,12 @@ impl Ci {
         let archives = tools + TOOL_BLOCKS;
         let artefacts = archives + PROJECTS * ARCHIVE_BLOCKS;
         let rooms = artefacts + ARTEFACTS * ARTEFACT_BLOCKS;
-        // A median of 2 blocks.
+        // The median is 2 blocks.
         let project = |_| (0..sources).map(|_| file_blocks(0.6, 1.1, 256, &mut rng)).collect::<Vec<_>>();
         let projects: Vec<_> = (0..PROJECTS).map(project).collect();
         let tree = projects.iter().map(|sizes| sizes.iter().sum::<u64>()).max().unwrap_or_default();
-        // Objects take as much as sources; with the rest a build fills two thirds of its room.
+        // Objects take as much room as sources. With archive and artefacts, a build fills two
+        // thirds of its room.
         let room = 3 * (2 * tree + ARCHIVE_BLOCKS + 2 * ARTEFACT_BLOCKS) / 2;
         let runner = |nth| Runner {
             step: Step::Delete,
@@ -129,7 +131,7 @@ impl Ci {
         }
     }
 
-    /// A new file of a runner.
+    /// Writes a new file of a runner.
     fn create(&mut self, nth: usize, blocks: u64, asked: &mut Asked) -> (u64, u64) {
         let runner = &mut self.runners[nth];
         if runner.at + blocks > self.room {
@@ -153,14 +155,14 @@ impl Ci {
         self.runners[nth].sources.push(made);
     }
 
-    /// A part of the archive is unpacked.
+    /// Unpacks a part of the archive.
     fn restore(&mut self, nth: usize, part: u64, asked: &mut Asked) {
         let archive = self.archives + self.runners[nth].project as u64 * ARCHIVE_BLOCKS;
         self.system.read(archive + part * 30, 30, asked);
         self.create(nth, 30, asked);
     }
 
-    /// A source, some headers and a part of the compiler are read, and an object is written.
+    /// Reads a source, some headers and a part of the compiler, and writes an object.
     fn compile(&mut self, nth: usize, file: u64, asked: &mut Asked) {
         let tool = self.tools + self.tool.sample(&mut self.rng) * 32;
         self.system.read(tool, 32, asked);
@@ -185,7 +187,7 @@ impl Ci {
         self.runners[nth].program = self.create(nth, ARTEFACT_BLOCKS, asked);
     }
 
-    /// A test runs the program, and leaves something behind.
+    /// Runs the program as a test, which leaves a file behind.
     fn test(&mut self, nth: usize, asked: &mut Asked) {
         let (from, blocks) = self.runners[nth].program;
         let at = self.rng.below(blocks / 2);
@@ -194,7 +196,7 @@ impl Ci {
         self.create(nth, blocks, asked);
     }
 
-    /// The artefact is kept, and one time in five the archive is made anew.
+    /// Keeps the artefact, and one time in five makes the archive anew.
     fn save(&mut self, nth: usize, asked: &mut Asked) {
         let (from, blocks) = self.runners[nth].program;
         self.system.read(from, blocks, asked);
@@ -208,7 +210,7 @@ impl Ci {
         self.system.change(20, &mut self.rng);
     }
 
-    /// Does a piece of the runner's step; whether the step is over.
+    /// Does a piece of the runner's step. Returns whether the step is over.
     fn piece(&mut self, nth: usize, asked: &mut Asked) -> bool {
         let (step, piece) = (self.runners[nth].step, self.runners[nth].nth);
         self.runners[nth].nth += 1;
@@ -231,7 +233,7 @@ impl Ci {
         piece + 1 == pieces
     }
 
-    /// The next step; false if there is no other job.
+    /// Begins the next step. Returns false if there is no other job.
     fn step(&mut self, nth: usize) -> bool {
         let runner = &mut self.runners[nth];
         runner.nth = 0;

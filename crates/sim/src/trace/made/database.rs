@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes an order database with a log that is written ahead, and checkpoints.
+//! Makes an order database with a write-ahead log and checkpoints.
 //!
-//! Taken from what was published:
+//! Published figures:
 //!
-//! - What an order asks for: one customer, five to fifteen items and their stock, chosen by
-//!   NURand; one in ten transactions looks at old orders (TPC-C, standard specification 5.11,
-//!   clauses 2.1.6 and 2.4; its skew of pages: Leutenegger and Dias, SIGMOD 1993).
-//! - A checkpoint every 5 minutes, spread over 0.9 of that time, in the order of places. A page
-//!   that is changed for the first time after it is in the log as a whole. The log has files of 16
-//!   MiB, which are used anew (PostgreSQL 16, "WAL configuration": `checkpoint_timeout`,
-//!   `checkpoint_completion_target`, `full_page_writes`, `wal_segment_size`).
+//! - An order asks for one customer, and for five to fifteen items and their stock, chosen by
+//!   NURand. One in ten transactions looks at old orders. (TPC-C, standard specification 5.11,
+//!   clauses 2.1.6 and 2.4; its skew of pages: Leutenegger and Dias, SIGMOD 1993.)
+//! - A checkpoint comes every 5 minutes. It is spread over 0.9 of that time, in the order of
+//!   places. A page that is changed for the first time after it is in the log as a whole. The log
+//!   has files of 16 MiB, which are used anew. (PostgreSQL 16, "WAL configuration":
+//!   `checkpoint_timeout`, `checkpoint_completion_target`, `full_page_writes`, `wal_segment_size`.)
 //!
-//! A guess: the sizes of the tables and of the buffer pool (an eighth of them), and 24 orders a
+//! Guesses: the sizes of the tables and of the buffer pool (an eighth of them), and 24 orders a
 //! second for 40 minutes. The seed changes the size of the buffer pool.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -29,7 +29,7 @@ const CUSTOMERS: u64 = 60_000;
 const STOCK_PAGES: u64 = 50_000;
 const CUSTOMER_PAGES: u64 = 20_000;
 const ITEM_PAGES: u64 = 1500;
-/// Orders are appended, and pages of the oldest ones come round again.
+/// Pages of orders. Orders are appended, and pages of the oldest orders are used again.
 const ORDER_PAGES: u64 = 24_000;
 
 const STOCK: u64 = 0;
@@ -41,7 +41,7 @@ const TABLES: u64 = ORDER + ORDER_PAGES;
 /// The log has eight files of 16 MiB.
 const LOG_BYTES: u64 = 8 * (16 << 20);
 const PAGE_BYTES: u64 = PAGE * 4096;
-/// Of a change of a row, and of the end of a transaction.
+/// Bytes in the log for a change of a row, and for the end of a transaction.
 const CHANGE_BYTES: u64 = 220;
 
 const ORDERS_A_SECOND: u64 = 24;
@@ -53,20 +53,21 @@ pub(super) struct Database {
     now_us: u64,
     stock: Scatter,
     customers: Scatter,
-    /// How many pages fit into the pool.
+    /// The number of pages that fit into the pool.
     pool_pages: usize,
-    /// Page -> when it was used last, and the pages in that order.
+    /// The time of each page's last use, by page. `used` has the pages in that order.
     pool: HashMap<u64, u64>,
     used: BTreeSet<(u64, u64)>,
     clock: u64,
     dirty: BTreeSet<u64>,
     /// Pages that are in the log as a whole since the last checkpoint.
     whole: HashSet<u64>,
-    /// Pages that the checkpoint is still to write, the last first, and how many there were.
+    /// Pages that the checkpoint is still to write, the last first. `to_write_at_first` is their
+    /// number at its beginning.
     to_write: Vec<u64>,
     to_write_at_first: usize,
     checkpoint_us: u64,
-    /// Bytes of the log so far, and those that are on the disk.
+    /// Bytes of the log so far. `log_written` are the bytes that are on the disk.
     log: u64,
     log_written: u64,
     orders: u64,
@@ -94,12 +95,12 @@ impl Database {
         }
     }
 
-    /// TPC-C's not uniform random number below `n`.
+    /// TPC-C's non-uniform random number below `n`.
     fn nurand(&mut self, a: u64, n: u64) -> u64 {
         (self.rng.below(a + 1) | self.rng.below(n)) % n
     }
 
-    /// Uses a page: it is read if the pool hasn't it, and another leaves.
+    /// Uses a page. If the pool does not have it, it is read, and another page leaves.
     fn page(&mut self, page: u64, change: bool, asked: &mut Asked) {
         self.clock += 1;
         match self.pool.insert(page, self.clock) {
@@ -121,7 +122,7 @@ impl Database {
         }
     }
 
-    /// What the log has is written, its last block as often as it grows.
+    /// Writes the log. Its last block is written each time it grows.
     fn commit(&mut self, asked: &mut Asked) {
         self.log += CHANGE_BYTES;
         let mut block = self.log_written / 4096;
@@ -135,7 +136,7 @@ impl Database {
         self.log_written = self.log;
     }
 
-    /// A checkpoint begins, or goes on.
+    /// Begins a checkpoint, or goes on with it.
     fn checkpoint(&mut self, asked: &mut Asked) {
         if self.now_us >= self.checkpoint_us + CHECKPOINT_US {
             self.checkpoint_us += CHECKPOINT_US;
@@ -164,7 +165,7 @@ impl Database {
             let stock = self.stock.place(item);
             self.page(STOCK + stock * STOCK_PAGES / ITEMS, true, asked);
         }
-        // About eight orders with their lines in a page.
+        // A page has about eight orders with their lines.
         self.page(ORDER + self.orders / 8 % ORDER_PAGES, true, asked);
         self.orders += 1;
     }

@@ -2,9 +2,9 @@
 //! The made machines write through a file system with a journal, and through the page cache above
 //! it.
 //!
-//! Metadata that is changed goes to the journal, in a commit for all changes of a time (ext4's
-//! `commit` of 5 s). Later it goes to its place (Linux's `dirty_expire_centisecs` of 30 s). The
-//! journal is the beginning of the disk, metadata comes next. Content is written when it is made.
+//! Changed metadata goes to the journal, with one commit for all changes of a time (ext4's `commit`
+//! of 5 s). Later it goes to its place (Linux's `dirty_expire_centisecs` of 30 s). The journal is
+//! at the beginning of the disk, and metadata comes next. Content is written when it is made.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -25,7 +25,8 @@ pub(super) struct Files {
     pages: PageCache,
     metadata_blocks: u64,
     metadata: Zipf,
-    /// Metadata that is to be committed, and when what was committed is to go to its place.
+    /// Metadata that is to be committed. `committed` has the times of commits and their metadata,
+    /// which is to go to its place.
     changed: BTreeSet<u64>,
     committed: VecDeque<(u64, BTreeSet<u64>)>,
     committed_us: u64,
@@ -33,7 +34,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Of a machine with so large a page cache, and so many blocks of inodes, bitmaps and folders.
+    /// Makes the file system of a machine with a page cache of this size. Inodes, bitmaps and
+    /// folders take `metadata_blocks` blocks.
     pub(super) fn new(page_cache_blocks: u64, metadata_blocks: u64) -> Self {
         Self {
             pages: PageCache::new(page_cache_blocks as usize),
@@ -51,7 +53,7 @@ impl Files {
         JOURNAL_BLOCKS + self.metadata_blocks
     }
 
-    /// Reads what the page cache hasn't, run by run.
+    /// Reads the blocks that the page cache doesn't have, run by run.
     pub(super) fn read(&mut self, from: u64, blocks: u64, asked: &mut Asked) {
         let mut run = from..from;
         for block in from..from + blocks {
@@ -86,14 +88,14 @@ impl Files {
         self.read(JOURNAL_BLOCKS, self.metadata_blocks, asked);
     }
 
-    /// Changes so many blocks of metadata.
+    /// Changes `blocks` blocks of metadata.
     pub(super) fn change(&mut self, blocks: u64, rng: &mut Rng) {
         for _ in 0..blocks {
             self.changed.insert(JOURNAL_BLOCKS + self.metadata.sample(rng));
         }
     }
 
-    /// Does what the file system's clock asks for: a commit, and what is old enough to its place.
+    /// Does the work that is due: writes old metadata to its place, and commits.
     pub(super) fn tick(&mut self, asked: &mut Asked) {
         while self.committed.front().is_some_and(|(at, _)| at + EXPIRE_US <= asked.time_us) {
             for block in self.committed.pop_front().map(|(_, blocks)| blocks).unwrap_or_default() {
@@ -105,7 +107,7 @@ impl Files {
         }
     }
 
-    /// Commits what is changed now, as fsync has it.
+    /// Commits all changes at once, as fsync does.
     pub(super) fn commit(&mut self, asked: &mut Asked) {
         if self.changed.is_empty() {
             return;
@@ -122,9 +124,10 @@ impl Files {
     }
 }
 
-/// Number of blocks of a file: a lognormal law with this mean and deviation of the logarithm.
+/// The number of blocks of a file, by a lognormal law with this mean and deviation of the
+/// logarithm.
 pub(super) fn file_blocks(mean_log: f64, deviation_log: f64, max: u64, rng: &mut Rng) -> u64 {
-    // A sum of uniforms is near enough to a normal.
+    // A sum of uniform numbers is near enough to a normal one.
     let normal = (0..12).map(|_| rng.below(1 << 20) as f64 / f64::from(1 << 20)).sum::<f64>() - 6.0;
     ((mean_log + deviation_log * normal).exp().ceil() as u64).clamp(1, max)
 }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes a guest with a log-structured file system, whose cleaner moves what is live.
+//! Makes a guest with a log-structured file system, whose cleaner moves live blocks.
 //!
-//! Taken from what was published:
+//! Published figures:
 //!
-//! - Segments are 2 MiB. Data, the nodes that say where data is, and what the cleaner moves are
-//!   three logs. A sync writes the file's node behind its data. A checkpoint writes tables of nodes
-//!   and of segments, each to one of two places in turn (Linux,
-//!   `Documentation/filesystems/f2fs.rst`; Lee and others, "F2FS", FAST 2015).
-//! - The cleaner takes segments by cost and benefit in the background, and those with the least
-//!   that is live when free segments run out (`f2fs.rst`, "Cleaning process").
-//! - A tenth of the files gets nine tenths of the writes (Rosenblum and Ousterhout, "The design and
-//!   implementation of a log-structured file system", SOSP 1991, "hot-and-cold").
+//! - Segments are 2 MiB. There are three logs: data, the nodes that say where data is, and blocks
+//!   that the cleaner moves. A sync writes the file's node behind its data. A checkpoint writes
+//!   tables of nodes and of segments, each to one of two places in turn. (Linux,
+//!   `Documentation/filesystems/f2fs.rst`; Lee and others, "F2FS", FAST 2015.)
+//! - In the background the cleaner chooses segments by cost and benefit. When free segments run
+//!   out, it takes those with the fewest live blocks (`f2fs.rst`, "Cleaning process").
+//! - A tenth of the files gets nine tenths of the writes. (Rosenblum and Ousterhout, "The design
+//!   and implementation of a log-structured file system", SOSP 1991, "hot-and-cold".)
 //!
-//! A guess: the size of the disk, of which two thirds are live, the sizes of files and requests,
-//! five writes for a read, and the guest's page cache of 32 MiB. F2FS also writes into holes of
-//! full segments when the disk is nearly full, which this one doesn't. The seed changes the size of
-//! the disk and the page cache.
+//! Guesses: the size of the disk, the sizes of files and requests, five writes for a read, and the
+//! guest's page cache of 32 MiB. Two thirds of the disk are live. F2FS also writes into holes of
+//! full segments when the disk is nearly full. This maker doesn't. The seed changes the size of the
+//! disk and the page cache.
 
 use flashfront_device::Rng;
 
@@ -28,10 +28,11 @@ const SEGMENT: u64 = 512;
 const SEGMENTS: u64 = 360;
 const PAGE_CACHE_BLOCKS: u64 = 8 << 10;
 const FILE_BLOCKS: u64 = 64;
-/// Checkpoints, tables of segments and of nodes, each twice.
+/// The blocks of each table. Checkpoints, and tables of segments and of nodes, are each there
+/// twice.
 const TABLE_BLOCKS: u64 = 64;
 const TABLES: u64 = 3 * 2 * TABLE_BLOCKS;
-/// Entries of a block of the table of nodes, and of that of segments.
+/// Entries of a block of the table of nodes. `SEGMENTS_A_BLOCK` is for the table of segments.
 const NODES_A_BLOCK: u64 = 455;
 const SEGMENTS_A_BLOCK: u64 = 55;
 const CHECKPOINT_US: u64 = 60 * SECOND_US;
@@ -46,7 +47,7 @@ const FREE: u64 = u64::MAX;
 #[derive(Clone, Default)]
 struct Segment {
     live: u64,
-    /// When something was written to it last, in operations.
+    /// The number of the operation that last wrote to the segment.
     written: u64,
     free: bool,
 }
@@ -55,12 +56,12 @@ pub(super) struct Log {
     rng: Rng,
     now_us: u64,
     pages: PageCache,
-    /// Where each block of each file is, nodes behind the files; and the other way round.
+    /// The place of each block of each file; nodes are behind the files. `blocks` is the reverse.
     places: Vec<u64>,
     blocks: Vec<u64>,
     segments: Vec<Segment>,
     free: Vec<usize>,
-    /// Segment and next block of each log.
+    /// The segment and the next block of each log.
     heads: [(usize, u64); 3],
     files: u64,
     read_files: Zipf,
@@ -90,7 +91,7 @@ impl Log {
             checkpoint_us: 0,
             checkpoints: 0,
         };
-        // What there is was written before the trace begins.
+        // The files were written before the trace begins.
         let mut before = Asked::default();
         for block in 0..files * FILE_BLOCKS {
             log.append(DATA, block, &mut before);
@@ -128,8 +129,8 @@ impl Log {
         asked.join(false, TABLES + self.places[block as usize]);
     }
 
-    /// Makes free segments: in the background the cheapest for what they bring, in need the
-    /// emptiest.
+    /// Makes free segments. In the background it cleans the segments with the most gain for their
+    /// cost, in need the emptiest.
     fn clean(&mut self, asked: &mut Asked) {
         let background = self.segments.len() / 12;
         while self.free.len() < background {
@@ -160,7 +161,7 @@ impl Log {
         }
     }
 
-    /// Writes the tables of what has changed, each in its other place.
+    /// Writes the tables that have changed, each to the other one of its two places.
     fn checkpoint(&mut self, asked: &mut Asked) {
         if self.now_us < self.checkpoint_us + CHECKPOINT_US {
             return;
@@ -175,7 +176,7 @@ impl Log {
         asked.write(4 * TABLE_BLOCKS + copy, nodes.min(TABLE_BLOCKS));
     }
 
-    /// A file is written in part, and synced.
+    /// Writes a part of a file, and syncs it.
     fn write(&mut self, asked: &mut Asked) {
         let hot = self.files / 10;
         let nth = if self.rng.below(10) > 0 { self.rng.below(hot) } else { hot + self.rng.below(self.files - hot) };

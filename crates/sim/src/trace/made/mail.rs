@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes two days of a mail server: a queue, mailboxes that grow, and a log. Nine tenths are
-//! writes.
+//! Makes two days of a mail server: a queue, mailboxes that grow, and a log. Nine tenths of its
+//! blocks are writes.
 //!
-//! Taken from what was published:
+//! Published figures:
 //!
-//! - Nine tenths of what a department's mail server transfers is written, nearly all of it to
-//!   places that were written before; reads go to many more places (Koller and Rangaswami, "I/O
-//!   deduplication", FAST 2010, table 1: Postfix on ext3, three weeks).
+//! - Nine tenths of the data that a department's mail server transfers is written. Nearly all of it
+//!   goes to places that were written before, while reads go to many more places. (Koller and
+//!   Rangaswami, "I/O deduplication", FAST 2010, table 1: Postfix on ext3, three weeks.)
 //! - A message has 16 KiB in the mean. Each is synced when it is in the queue, and when it is in
 //!   its mailbox (Filebench's `varmail`, which follows PostMark; Postfix delivers so).
-//! - Demand follows the day, and what becomes of a file is known from its kind: files of the queue
-//!   are soon gone, mailboxes stay (Ellard and others, "Passive NFS tracing of email and research
-//!   workloads", FAST 2003).
+//! - Demand follows the day. The kind of a file tells its life: files of the queue are soon gone,
+//!   mailboxes stay. (Ellard and others, "Passive NFS tracing of email and research workloads",
+//!   FAST 2003.)
 //!
-//! A guess: the numbers of users and of messages, who gets how many, the sizes of mailboxes, and
-//! the server's page cache of 64 MiB. The seed changes the number of users and the page cache.
+//! Guesses: the numbers of users and of messages, the messages of each user, the sizes of
+//! mailboxes, and the server's page cache of 64 MiB. The seed changes the number of users and the
+//! page cache.
 
 use flashfront_device::Rng;
 
@@ -27,17 +28,18 @@ const END_US: u64 = 48 * HOUR_US;
 
 const PAGE_CACHE_BLOCKS: u64 = 16 << 10;
 const METADATA_BLOCKS: u64 = 4000;
-/// Messages are in the queue for moments, so that the same blocks serve again and again.
+/// The blocks of the queue. Messages are in the queue for moments, so the same blocks are used
+/// again and again.
 const QUEUE_BLOCKS: u64 = 600;
 const LOG_BLOCKS: u64 = 3000;
 const USERS: u64 = 1500;
 
-/// A folder of messages. New ones go where the oldest were, which their owner has deleted.
+/// A folder of messages. New messages go to the place of the oldest, which their owner has deleted.
 struct Mailbox {
     from: u64,
     room: u64,
     next: u64,
-    /// Blocks that came since its owner looked.
+    /// Blocks that came since the owner looked.
     unseen: u64,
 }
 
@@ -49,7 +51,7 @@ pub(super) struct Mail {
     queue: u64,
     logs: u64,
     log: u64,
-    /// A block for each user: which messages there are, and which were read.
+    /// A block for each user. It says which messages there are, and which were read.
     indexes: u64,
     mailboxes: Vec<Mailbox>,
     who: Zipf,
@@ -67,7 +69,7 @@ impl Mail {
         let mut at = indexes + users;
         let mut mailboxes = Vec::new();
         for _ in 0..users {
-            // A median of 400 KiB.
+            // The median is 400 KiB.
             let room = 16 + file_blocks(4.6, 1.0, 4096, &mut rng);
             mailboxes.push(Mailbox { from: at, room, next: rng.below(room), unseen: 0 });
             at += room;
@@ -92,12 +94,12 @@ impl Mail {
     }
 
     fn log_something(&mut self, asked: &mut Asked) {
-        // Ten lines are a block, which is written again with each.
+        // A block has ten lines, and is written again with each line.
         self.system.write(self.logs + self.log / 10 % LOG_BLOCKS, 1, asked);
         self.log += 1;
     }
 
-    /// A message comes: into the queue, synced, then into a mailbox, synced.
+    /// Delivers a message: into the queue, synced, then into a mailbox, synced.
     fn deliver(&mut self, asked: &mut Asked) {
         let blocks = file_blocks(0.9, 0.8, 64, &mut self.rng);
         if self.queue + blocks > QUEUE_BLOCKS {
@@ -123,7 +125,7 @@ impl Mail {
         self.log_something(asked);
     }
 
-    /// A user looks what is new; one in eight reads something old, too.
+    /// Lets a user look for new messages. One look in eight reads an old message, too.
     fn look(&mut self, asked: &mut Asked) {
         let user = self.user();
         self.system.look(user as u64, asked);

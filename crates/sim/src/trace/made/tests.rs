@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What made traces say of themselves, counted: each is what its sources and the book say.
+//! Counts what made traces do. Each test compares that with its sources and with the book.
 
 use std::io::Read;
 use std::path::Path;
@@ -18,7 +18,7 @@ struct Counted {
     read: u64,
     written: u64,
     requests: u64,
-    /// Of what is written: places that were written before.
+    /// The part of `written` that goes to places that were written before.
     rewritten: u64,
     /// Distinct places.
     touched: u64,
@@ -46,13 +46,13 @@ impl Counted {
         }
         (it.read_places, it.written_places) = (reads.len() as u64, writes.len() as u64);
         it.touched = reads.union(&writes).count() as u64;
-        // So that it is soon replayed, and more than a toy.
+        // A trace is short enough to be replayed soon, and long enough to be more than a toy.
         assert!((1_000_000..2_200_000).contains(&(it.read + it.written)), "{path}: {it:?}");
         assert!((100_000..400_000).contains(&it.touched), "{path}: {it:?}");
         it
     }
 
-    /// Of all blocks asked for, so many percent are written.
+    /// The percentage of writes among all blocks asked for.
     fn written_percent(&self) -> u64 {
         self.written * 100 / (self.read + self.written)
     }
@@ -79,8 +79,8 @@ fn a_workstation_and_a_database_write_two_thirds() {
     }
 }
 
-/// Koller and Rangaswami: nine tenths are written, nearly all of it again, to fewer places than are
-/// read from in proportion.
+/// Koller and Rangaswami: nine tenths are writes, and nearly all of them rewrite. In proportion
+/// they go to fewer places than reads do.
 #[test]
 fn a_mail_server_writes_nine_tenths_and_mostly_again() {
     let it = Counted::of("made:mail");
@@ -89,8 +89,8 @@ fn a_mail_server_writes_nine_tenths_and_mostly_again() {
     assert!(it.read / it.read_places < 4 && it.written / it.written_places >= 8, "{it:?}");
 }
 
-/// ThinScale: a boot reads twenty times what it writes, in requests of 8 KiB. QEMU: a first write
-/// copies the rest of 64 KiB.
+/// ThinScale: a boot reads twenty times as much as it writes, in requests of 8 KiB. QEMU: a first
+/// write copies the rest of 64 KiB.
 #[test]
 fn guests_that_boot_read_one_image_and_copy_what_they_write() {
     let it = Counted::of("made:boot");
@@ -112,17 +112,17 @@ fn guests_that_boot_read_one_image_and_copy_what_they_write() {
     assert!((15..=30).contains(&(requests / written)), "{requests} reads, {written} first writes");
 }
 
-/// The cleaner moves what is live, and everything goes round the disk.
+/// The cleaner moves live blocks, and everything goes round the disk.
 #[test]
 fn a_log_structured_guest_writes_two_thirds_and_goes_round_its_disk() {
     let it = Counted::of("made:log");
     assert!((66..=75).contains(&it.written_percent()), "{it:?}");
     assert!(it.written > 4 * it.written_places && it.written_places * 10 > it.touched * 9, "{it:?}");
-    // Nobody but the cleaner asks for more than a request of a file at once.
+    // Only the cleaner asks for more than a request of a file at once.
     assert!(it.written / it.requests < 16, "{it:?}");
 }
 
-/// What is built is read from the page cache, if at all, and is deleted again.
+/// Build output is read from the page cache, if at all, and is deleted again.
 #[test]
 fn a_build_server_writes_most_and_reuses_its_room() {
     let it = Counted::of("made:ci");

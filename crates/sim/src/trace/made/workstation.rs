@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes a week of a workstation's disk. Two thirds are writes.
 //!
-//! Taken from what was published:
+//! Published figures:
 //!
 //! - Most requests that reach a disk are writes, and 67 to 78 % of writes go to metadata. 8 to 12 %
 //!   of writes are in sequence, 18 to 33 % of reads (Ruemmler and Wilkes, "UNIX disk access
 //!   patterns", USENIX Winter 1993).
-//! - Some files are written again and again and never read, others are nearly only read (Roselli,
-//!   Lorch and Anderson, "A comparison of file system workloads", USENIX 2000).
-//! - Sizes of files are lognormal: most are small, and most bytes are in the few large ones
-//!   (Agrawal and others, "A five-year study of file-system metadata", FAST 2007).
+//! - Some files are written again and again and never read, others are nearly only read. (Roselli,
+//!   Lorch and Anderson, "A comparison of file system workloads", USENIX 2000.)
+//! - Sizes of files are lognormal: most are small, and most bytes are in the few large ones.
+//!   (Agrawal and others, "A five-year study of file-system metadata", FAST 2007.)
 //!
-//! A guess: the sizes of all parts, how often a person does something, and the exponents. The
+//! Guesses: the sizes of all parts, how often a person does something, and the exponents. The
 //! machine's own page cache, 64 MiB, answers what it can before the disk is asked. The seed changes
 //! the page cache and the number of files.
 
@@ -26,26 +26,26 @@ const DAY_US: u64 = 24 * HOUR_US;
 const WEEK_US: u64 = 7 * DAY_US;
 
 const PAGE_CACHE_BLOCKS: u64 = 16 << 10;
-/// Inodes, bitmaps and folders.
+/// The blocks of inodes, bitmaps and folders.
 const METADATA_BLOCKS: u64 = 6000;
-/// Databases of programs: mail, browser, index.
+/// The blocks of programs' databases: mail, browser, index.
 const PROFILE_BLOCKS: u64 = 25_000;
 const LOG_BLOCKS: u64 = 4000;
-/// What a build or an update makes and deletes, in turn in so much room.
+/// The room of the files that a build or an update makes and deletes, in turn.
 const SCRATCH_BLOCKS: u64 = 24_000;
 const FILES: u64 = 30_000;
-/// Documents: those that are saved again and again.
+/// The number of documents, which are saved again and again.
 const DOCUMENTS: u64 = 4000;
 
 pub(super) struct Workstation {
     rng: Rng,
     now_us: u64,
     system: Files,
-    /// Where the parts of the disk begin.
+    /// The places where the parts of the disk begin.
     profiles: u64,
     logs: u64,
     scratches: u64,
-    /// First block and length of each file.
+    /// The first block and the length of each file.
     files: Vec<(u64, u64)>,
     read_files: Zipf,
     saved_files: Zipf,
@@ -53,7 +53,7 @@ pub(super) struct Workstation {
     profile: Zipf,
     log: u64,
     scratch: u64,
-    /// The night's work that was done last.
+    /// The number of the last night whose work was done.
     night: u64,
 }
 
@@ -68,7 +68,7 @@ impl Workstation {
         let mut files = Vec::new();
         let mut at = scratches + SCRATCH_BLOCKS;
         for _ in 0..count {
-            // A median of 2 blocks.
+            // The median is 2 blocks.
             let blocks = file_blocks(0.7, 1.7, 4096, &mut rng);
             files.push((at, blocks));
             at += blocks;
@@ -150,7 +150,7 @@ impl Workstation {
         self.change(40);
     }
 
-    /// Each night an index reads much of what there is; in the last one a backup reads all.
+    /// Lets an index read much of the disk each night. In the last night a backup reads all.
     fn work_at_night(&mut self, asked: &mut Asked) {
         let all = self.night == 6;
         self.system.look_at_all(asked);
