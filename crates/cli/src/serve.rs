@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `flashfront serve`: the daemon, in the foreground.
 //!
-//! Its options come from flags, from a TOML file, or from a file whose values flags override. It
-//! does not fork: the service manager (or the shell) keeps it. `ready URI` on stdout is the sign
-//! that clients may connect, as is READY=1 for systemd ([`service`]). SIGTERM and SIGINT stop it
-//! ([`stopping`]).
+//! Its options come from flags, from a TOML file, or from a file whose values flags override. The
+//! daemon does not fork: the service manager (or the shell) keeps it. `ready URI` on stdout is the
+//! sign that clients may connect, as is READY=1 for systemd ([`service`]). SIGTERM and SIGINT stop
+//! it ([`stopping`]).
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -216,8 +216,8 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// `level`: what the log is to tell, if that was said on the command line; else the file says
-    /// it, by `dial`.
+    /// Runs the daemon. `level` is the log level of the command line, if there is one. Else the
+    /// file's level is set by `dial`.
     pub(crate) fn run(mut self, level: Option<LogLevel>, dial: Dial) -> anyhow::Result<ExitCode> {
         if self.print_config {
             human::print(config::REFERENCE)?;
@@ -346,7 +346,7 @@ impl Serve {
     }
 }
 
-/// The configuration as it is now, by the same flags.
+/// Reads the configuration anew, with the same flags.
 fn changed(flags: &Serve, level: Option<LogLevel>, dial: &Dial) -> anyhow::Result<Reload> {
     if flags.config.is_none() {
         return Ok(Reload { config: None, taken: Box::new(|| {}) });
@@ -356,7 +356,7 @@ fn changed(flags: &Serve, level: Option<LogLevel>, dial: &Dial) -> anyhow::Resul
     Ok(Reload { config: Some(config), taken: Box::new(move || dial.change(level)) })
 }
 
-/// The last words after a clean stop.
+/// Tells the last words after a clean stop.
 fn stopped(blocks_dirty: u64, left: &Left) -> String {
     let there: Vec<String> = left.clients.iter().map(|(place, count)| format!("{count} at {place}")).collect();
     let unknown = "what they had not written yet is not known here";

@@ -55,8 +55,8 @@ struct Phase {
     p50_us: f64,
     p99_us: f64,
     hit_ratio: f64,
-    /// Blocks read that RAM answered: they were on their way to the cache device, or read just
-    /// before.
+    /// Blocks read that RAM answered. They were on their way to the cache device, or had been read
+    /// just before.
     ram_hit_blocks: u64,
     /// Blocks read.
     read_blocks: u64,
@@ -66,7 +66,7 @@ struct Phase {
     seconds: f64,
 }
 
-/// All of it.
+/// The results of all phases.
 #[derive(Debug, Serialize)]
 struct Outcome {
     without: Phase,
@@ -83,11 +83,11 @@ struct Outcome {
 /// The user has seen enough.
 const ENOUGH: Interrupted = Interrupted("but for what --keep keeps, everything made for the demo has been removed");
 
-/// Between two updates of the live line.
+/// The time between two updates of the live line.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The requests of both phases that are compared; the same every time.
+/// The seed of the requests of both phases that are compared: the same every time.
 const MEASURED_SEED: u64 = 20_251_121;
-/// The requests while the cache warms up.
+/// The seed of the requests while the cache warms up.
 const WARMING_SEED: u64 = 20_251_122;
 
 impl Try {
@@ -119,10 +119,11 @@ impl Try {
         let third = Duration::from_millis(self.seconds * 1000 / 3);
         let (without, _) = stage.phase("without cache", third, MEASURED_SEED)?;
         stage.control.set_mode(Mode::Writeback)?;
-        // Long enough for the origin to have read what is popular: it reads 150 blocks a second.
+        // A third is long enough for the origin to have read the popular blocks: it reads 150
+        // blocks a second.
         stage.phase("warming up", third, WARMING_SEED)?;
-        // The requests are those of the first phase, in the same order, and then others: equal work
-        // for equal time.
+        // The requests are those of the first phase, in the same order, and then others. So equal
+        // work is compared in equal time.
         let (with, saved) = stage.phase("with cache", third, MEASURED_SEED)?;
         let dirty_blocks = stage.control.status()?.blocks_dirty;
         let reads_verified = stage.load.verified;
@@ -150,7 +151,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Runs one phase; also says how many blocks it read without the origin.
+    /// Runs one phase. Also returns how many blocks it read without the origin.
     fn phase(&mut self, name: &'static str, time: Duration, seed: u64) -> anyhow::Result<(Phase, u64)> {
         let mut live = Live::new(name, time, self.quiet)?;
         let before = self.control.status()?;
@@ -192,7 +193,7 @@ impl Phase {
     }
 }
 
-/// Share of the blocks read between two moments that came from the cache.
+/// The share of the blocks read between two moments that came from the cache.
 fn hit_ratio(before: &StatusReport, after: &StatusReport) -> Option<f64> {
     let hits = after.counters.read_hits - before.counters.read_hits;
     let misses = after.counters.read_misses - before.counters.read_misses;

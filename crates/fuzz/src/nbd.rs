@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The NBD server and its clients: any bytes, in any pieces, from several at a time, who don't
-//! read, leave in the middle, or wait.
+//! The NBD server and its clients. Several clients at a time send any bytes, in any pieces. Some
+//! don't read, leave in the middle, or wait.
 //!
-//! The server may hang up on them. It may not pass on requests that are not in order, keep buffers
-//! or places of clients that have left, be busy without work, or serve the next client badly.
+//! The server may hang up on them. But it may not pass on requests that are not in order. It may
+//! not keep buffers or places of clients that have left. It may not be busy without work, or serve
+//! the next client badly.
 
 mod server;
 
@@ -96,7 +97,7 @@ impl Run {
                 let len = bytes.u8().into();
                 let mut said = option_of(option, bytes.take(len));
                 if bytes.below(8) == 0 {
-                    // A length that isn't its data's.
+                    // The length differs from the length of the data.
                     let wrong = bytes.number(4) as u32;
                     said[12..16].copy_from_slice(&wrong.to_be_bytes());
                 }
@@ -120,8 +121,8 @@ impl Run {
         self.server.turn();
     }
 
-    /// A request with a sound magic, and often with sound places; of a write the payload, or a part
-    /// of it.
+    /// Sends a request with a sound magic, and often with sound places. Behind a write's header
+    /// comes its payload, or a part of it.
     fn request(&mut self, bytes: &mut Bytes<'_>) {
         let extended = bytes.below(3) == 0;
         let command = bytes.pick(&[0_u16, 1, 1, 0, 3, 4, 6, 5, 7, 7, 2, 0x0101]);
@@ -138,13 +139,13 @@ impl Run {
         let flags = if marks { flags | PAYLOAD_LEN } else { flags };
         let mut said = request_of(extended, command, flags, bytes.u8().into(), offset, len);
         if command == 1 || flags & PAYLOAD_LEN != 0 {
-            // In full, or cut off.
+            // The payload comes in full, or is cut off.
             let cut = bytes.below(8) == 7;
             let payload = (len as usize).min(PAYLOAD_BYTES_MAX);
             said.resize(said.len() + if cut { payload / 2 } else { payload }, 0x77);
             if command == 7 {
                 let end = said.len();
-                // The one context there is.
+                // There is only one context.
                 said[end - 1.min(payload)..].fill(1);
             }
         }
@@ -164,7 +165,7 @@ impl Run {
         }
     }
 
-    /// Reads at most so many bytes of what the server says.
+    /// Reads at most `most` bytes from the server.
     fn hear(&mut self, most: usize) {
         if let Some(client) = &mut self.clients[self.at] {
             hear(client, most);
@@ -173,12 +174,12 @@ impl Run {
 
     fn shut_down(&self) {
         if let Some(client) = &self.clients[self.at] {
-            // It may be gone already.
+            // The server may have hung up already.
             let _ = client.shutdown(std::net::Shutdown::Write);
         }
     }
 
-    /// All read what is left for them, and leave.
+    /// Lets all clients read what is left for them, and leave.
     fn end(&mut self) {
         for nth in 0..self.clients.len() {
             loop {
@@ -211,7 +212,7 @@ fn option_of(option: u32, data: &[u8]) -> Vec<u8> {
     [OPTION_MAGIC, &option.to_be_bytes(), &len, data].concat()
 }
 
-/// What a client agrees on.
+/// The kind of replies that a client agrees on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Replies {
     Simple,
@@ -250,7 +251,7 @@ fn request_of(extended: bool, command: u16, flags: u16, cookie: u64, offset: u64
     said
 }
 
-/// A client that does nothing wrong gets what it wants.
+/// Checks that a client that does nothing wrong is served.
 fn serves_well(server: &mut Server) {
     let mut client = server.connect().expect("the server listens");
     let payload: Vec<u8> = (0..4096_u32).map(|nth| (nth * 7 + 1) as u8).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Damage to a cache: fields changed, blocks copied, zeroed, rotten; with the checksum made to fit,
-//! if the input says so, since no mutation would hit on a fitting one by itself.
+//! Damage to a cache: fields changed, blocks copied, zeroed or rotten. If the input says so, the
+//! checksum is made to fit, since no mutation would find a fitting checksum by itself.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use flashfront_engine::format::CheckpointHeader;
 use crate::bytes::Bytes;
 use crate::cache::{BLOCK, Cache, Kind};
 
-/// Changes of one input at most.
+/// The most changes of one input.
 const PATCHES_MAX: u64 = 12;
-/// Numbers that limits are near.
+/// Numbers near limits.
 const EDGES: [u64; 8] = [0, 1, 7, 0x7fff_ffff, 0xffff_ffff, 1 << 32, 1 << 63, u64::MAX];
 
 /// A damaged cache.
@@ -19,7 +19,8 @@ pub(crate) struct Damaged {
     pub(crate) cache: &'static Cache,
     /// Blocks that differ from the cache's: first byte, content.
     pub(crate) blocks: Vec<(usize, Vec<u8>)>,
-    /// Checksums may fit that the engine never made: what it returns then proves nothing.
+    /// Whether checksums may fit that the engine never made. Then the engine's answer proves
+    /// nothing.
     pub(crate) forged: bool,
 }
 
@@ -58,9 +59,9 @@ impl Damaged {
     }
 }
 
-/// A block to be changed: of a kind, and where.
+/// Picks a block to be changed: its kind, and where it is.
 fn place(cache: &Cache, bytes: &mut Bytes<'_>) -> (Kind, usize) {
-    // The log is what there is most to get wrong about.
+    // Most mistakes can be made about the log, so it comes most often.
     let kinds = [
         Kind::Commit,
         Kind::CheckpointHead,
@@ -80,7 +81,7 @@ fn content(cache: &Cache, blocks: &BTreeMap<usize, Vec<u8>>, at: usize) -> Vec<u
     blocks.get(&at).cloned().unwrap_or_else(|| cache.bytes[at..at + BLOCK].to_vec())
 }
 
-/// Changes a number of 1, 2, 4 or 8 bytes: to another one, or a little up or down.
+/// Changes a number of 1, 2, 4 or 8 bytes: to another number, or a little up or down.
 fn change_field(block: &mut [u8], what: u8, bytes: &mut Bytes<'_>) {
     let width = 1 << (what >> 4 & 3);
     // The fixed parts of all structures are at the beginning; the superblock's is the longest, with
@@ -100,8 +101,8 @@ fn change_field(block: &mut [u8], what: u8, bytes: &mut Bytes<'_>) {
     field.copy_from_slice(&new.to_le_bytes()[..width]);
 }
 
-/// Makes the checksum of a structure fit. Each has it in its first
-/// block, as docs/internals/format.md says.
+/// Makes the checksum of a structure fit. Each structure has its checksum in its first block, as
+/// docs/internals/format.md says.
 pub(crate) fn fit_checksum(block: &mut [u8], kind: Kind) {
     let at = match kind {
         Kind::Superblock => 12,

@@ -1,38 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The NBD protocol without I/O: the server's end and the client's end, bytes in and bytes out.
 //!
-//! This crate opens no socket, starts no thread and knows no clock. A program that moves bytes
-//! asks it what they mean. So it goes with any loop: blocking, poll, io_uring, async, a simulator.
-//! [`blocking`] is a small client over anything that reads and writes, for tools and tests.
+//! This crate opens no socket, starts no thread and knows no clock. A program that moves bytes asks
+//! the crate what they mean. So the crate goes with any loop: blocking, poll, io_uring, async, a
+//! simulator. [`blocking`] is a small client over anything that reads and writes, for tools and
+//! tests.
 //!
-//! What is spoken: fixed newstyle with GO, INFO, LIST and EXPORT_NAME (the last by servers only);
-//! TLS as a state; simple, structured and extended replies; `base:allocation`; FUA, TRIM,
-//! WRITE_ZEROES with NO_HOLE and FAST_ZERO, CACHE; block sizes. The source of all numbers is
-//! doc/proto.md of github.com/NetworkBlockDevice/nbd.
+//! These parts of the protocol are spoken:
+//! - fixed newstyle with GO, INFO, LIST and EXPORT_NAME (the last by servers only);
+//! - TLS as a state;
+//! - simple, structured and extended replies, and `base:allocation`;
+//! - FUA, TRIM, WRITE_ZEROES with NO_HOLE and FAST_ZERO, CACHE, and block sizes.
+//!
+//! The source of all numbers is doc/proto.md of github.com/NetworkBlockDevice/nbd.
 //!
 //! [`uri`] reads the URIs that name an export.
 //!
 //! # Payload
 //!
-//! Payload never goes through this crate. Where it begins, `step` says how many bytes of it are
-//! next. The caller takes them from wherever they are: out of its read buffer, or by a receive
-//! straight into the place where they belong. Then it calls `payload_taken`. In the other
-//! direction this crate writes a header, and the caller sends the payload behind it.
+//! Payload never goes through this crate. Where payload begins, `step` says how many bytes of it
+//! are next. The caller takes them from wherever they are: out of its read buffer, or by a receive
+//! straight into the place where they belong. Then it calls `payload_taken`. In the other direction
+//! this crate writes a header, and the caller sends the payload behind it.
 //!
 //! # A server
 //!
 //! For each client there is a [`server::Server`].
 //!
-//! 1. [`Server::new`](server::Server::new) greets. Send what it appends.
-//! 2. Receive bytes, and give all of them that are not done with to
+//! 1. [`Server::new`](server::Server::new) makes a greeting. Send the bytes that it appends.
+//! 2. Receive bytes, and give all bytes that aren't taken yet to
 //!    [`Server::step`](server::Server::step). Forget as many as it has taken. Do what it says, and
 //!    call it again, until it says [`Need`](server::Step::Need): then receive more.
 //! 3. At [`StartTls`](server::Step::StartTls) send what is queued, begin TLS, and call
 //!    [`Server::enter_tls`](server::Server::enter_tls).
-//! 4. At [`Request`](server::Step::Request) carry the request out, in any order with others. Of a
-//!    write the payload is next. A server that has enough to do does not call `step` for a while.
+//! 4. At [`Request`](server::Step::Request) carry the request out, in any order with others. If it
+//!    is a write, its payload is next. A server that has enough to do does not call `step` for a
+//!    while.
 //! 5. Answer each request once, by a [`server::Reply`].
-//! 6. At [`End`](server::Step::End) answer what is under way, and close.
+//! 6. At [`End`](server::Step::End) answer the requests under way, and close.
 //!
 //! `step` looks at no more than [`server::INPUT_BYTES_MIN`] bytes at once. How the bytes were cut
 //! on their way makes no difference (test: `any_split_says_the_same`).
@@ -41,7 +46,7 @@
 //!
 //! For each connection there is a [`client::Client`].
 //!
-//! 1. [`Client::new`](client::Client::new) says what is wanted.
+//! 1. [`Client::new`](client::Client::new) takes what the client wants of the server.
 //! 2. Receive bytes and call [`Client::step`](client::Client::step) as above. After each call send
 //!    what it has appended.
 //! 3. At [`Opened`](client::Step::Opened) the handshake is over, and
@@ -49,9 +54,8 @@
 //! 4. [`Client::submit`](client::Client::submit) writes a request's header, if the server takes
 //!    such a request. Send it, and the payload of a write.
 //! 5. [`Data`](client::Step::Data), [`Hole`](client::Step::Hole) and
-//!    [`Extents`](client::Step::Extents) bring parts of answers,
-//!    [`Answer`](client::Step::Answer) ends one. Until then nothing is known: the data of a read
-//!    that fails in the end is of no use.
+//!    [`Extents`](client::Step::Extents) bring parts of an answer, [`Answer`](client::Step::Answer)
+//!    ends it. Until then nothing is known: the data of a read that fails in the end is of no use.
 //! 6. An error of `step` ends the conversation. No byte that follows can be trusted.
 //!
 //! # Example

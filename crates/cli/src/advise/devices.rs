@@ -20,11 +20,11 @@ use crate::progress::LOOK_EVERY;
 use crate::usage::misused;
 use crate::{human, progress};
 
-/// The disk if nothing else is said.
+/// The disk if no other is named.
 const ORIGIN: &str = "wd-re-4tb";
-/// The least time of a probe: each phase has some reads of a disk then.
+/// The least time of a probe: then each phase has some reads of a disk.
 const PROBE_MIN: Duration = Duration::from_millis(500);
-/// No model is like a device from this factor on.
+/// If the nearest model is off by this factor or more, no model is like the device.
 const UNLIKE: f64 = 1.5;
 
 #[derive(Debug, Args)]
@@ -82,7 +82,7 @@ pub(crate) struct Probe {
 pub(crate) struct Devices {
     pub(crate) origin: Known,
     pub(crate) cache: Known,
-    /// How the origin was found, unless it was named.
+    /// The probe by which the origin was found, unless a model was named.
     pub(crate) probe: Option<Probe>,
     pub(crate) cache_probe: Option<Probe>,
 }
@@ -120,7 +120,7 @@ impl DeviceArgs {
     }
 }
 
-/// Measures while a bar shows how far it is.
+/// Measures a device while a bar shows how far it is.
 fn watched(path: &Path, time: Duration, stop: &AtomicBool) -> anyhow::Result<Measured> {
     let progress = Progress::default();
     let (done, ended) = channel::<()>();
@@ -141,7 +141,7 @@ fn watched(path: &Path, time: Duration, stop: &AtomicBool) -> anyhow::Result<Mea
 }
 
 impl Probe {
-    /// Warns if its times are worth less.
+    /// Warns if the probe's times are worth less.
     fn warn(&self) {
         let path = human::quoted(&self.path);
         if self.measured.was_busy() {

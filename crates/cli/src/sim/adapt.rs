@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `flashfront sim adapt`: a cache full of junk meets new data; how soon each policy holds what is
-//! wanted.
+//! `flashfront sim adapt`: a cache full of junk meets new data. The command tells how soon each
+//! policy holds the wanted blocks.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,7 +61,7 @@ fn cases(names: &[String]) -> Vec<&'static Case> {
     load::ALL.iter().filter(|load| asked(load.name)).flat_map(|load| load.cases.iter().copied()).collect()
 }
 
-/// What [`cases`] knows.
+/// The loads that [`cases`] knows.
 fn load_names() -> PossibleValuesParser {
     let load = |load: &load::Load| PossibleValue::new(load.name).help(load.summary);
     PossibleValuesParser::new(load::ALL.iter().map(load).chain([PossibleValue::new("all").help("each of them")]))
@@ -74,7 +74,7 @@ struct Line<'a> {
     policy: &'a str,
     cache_blocks: u64,
     data_blocks: u64,
-    /// Of the cache, when the reads began.
+    /// Blocks of junk in the cache when the reads began.
     junk_blocks: u64,
     reads: u64,
     compulsory_blocks: u64,
@@ -87,16 +87,17 @@ struct Line<'a> {
     /// Reads until as many different blocks were asked for as the cache has; null if they never
     /// were.
     turnover_reads: Option<u64>,
-    /// In the eighth of a round after that.
+    /// The hit ratio in the eighth of a round after the turnover.
     hit_ratio_after_turnover: Option<f64>,
     points_below_optimum_after_turnover: Option<f64>,
     unlimited_hit_ratio_after_turnover: Option<f64>,
     /// The round, from 1 on, with the fewest hits compared with LRU; null without an LRU.
     worst_round: Option<u64>,
     worst_round_points_below_lru: Option<f64>,
-    /// The turnover, from any point on, of which the same is true; null if there is none either.
+    /// The points below LRU in the worst turnover, from any point on; null if there is no whole
+    /// turnover, or no LRU.
     worst_turnover_points_below_lru: Option<f64>,
-    /// In each eighth of a round.
+    /// The hit ratio in each eighth of a round.
     hit_ratios: Vec<f64>,
     unlimited_hit_ratios: Vec<f64>,
 }
@@ -128,7 +129,7 @@ impl Adapt {
         if self.json { Ok(()) } else { human::print(text::MEANING) }
     }
 
-    /// All cases, while a bar shows how far they are.
+    /// Runs all cases, while a bar shows how far they are.
     fn watched(&self, experiment: &Experiment) -> anyhow::Result<Vec<Findings>> {
         let (policies, cases) = (policies(&self.policy), cases(&self.load));
         let all = experiment.reads() * (policies.len() * cases.len()) as u64;
@@ -181,8 +182,8 @@ fn line<'a>(outcome: &'a Findings, row: &'a Adapted) -> Line<'a> {
     }
 }
 
-/// A point of a curve: the outcome, the policy's row in it, and the number of the point. What is
-/// one figure for all of a curve stands in each line of it.
+/// A point of a curve: the outcome, the policy's row in it, and the number of the point. Figures of
+/// the whole curve stand in each of its lines.
 type Point<'a> = (&'a Findings, &'a Adapted, usize);
 
 fn columns<'a>() -> [Column<Point<'a>>; 17] {

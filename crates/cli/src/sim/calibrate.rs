@@ -21,7 +21,7 @@ pub(crate) struct Calibrate {
     json: bool,
 }
 
-/// A row, as scripts read it. In KiB/s.
+/// A row, as scripts read it. Figures are in KiB/s.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     device: &'a str,

@@ -58,7 +58,7 @@ pub(crate) struct Compare {
     report: ReportArgs,
 }
 
-/// What [`ALL`] knows.
+/// The suites in [`ALL`].
 fn suites() -> PossibleValuesParser {
     PossibleValuesParser::new(ALL.iter().map(|suite| PossibleValue::new(suite.name).help(suite.summary)))
 }
@@ -121,7 +121,7 @@ impl Compare {
         printed
     }
 
-    /// What was asked for.
+    /// Makes the comparison that was asked for.
     fn comparison(&self, suite: &'static Suite) -> anyhow::Result<Comparison> {
         let mut comparison = Comparison::of(suite);
         for name in &self.systems {
@@ -143,7 +143,7 @@ impl Compare {
     }
 }
 
-/// Runs it while a bar shows how far it is.
+/// Runs a comparison while a bar shows how far it is.
 fn watched(comparison: &Comparison, stop: &AtomicBool) -> anyhow::Result<Vec<Compared>> {
     let bar = progress::of_share("simulating", comparison.work_bytes());
     let compared = comparison.run(&|work| {

@@ -71,7 +71,7 @@ pub(crate) struct Replay {
     report: ReportArgs,
 }
 
-/// Those of these names, of which one may be `all`.
+/// Finds the policies of these names. The name `all` means all policies.
 pub(super) fn policies(names: &[String]) -> Vec<&'static Spec<Build>> {
     if names.iter().any(|name| name == "all") {
         return policy::ALL.iter().collect();
@@ -79,7 +79,7 @@ pub(super) fn policies(names: &[String]) -> Vec<&'static Spec<Build>> {
     names.iter().filter_map(|name| policy::by_name(name)).collect()
 }
 
-/// What [`policies`] knows.
+/// The names that [`policies`] knows.
 pub(super) fn policy_names() -> PossibleValuesParser {
     PossibleValuesParser::new(policy::ALL.iter().map(|spec| spec.name).chain(["all"]))
 }
@@ -126,8 +126,8 @@ impl Replay {
             printed
         });
         if let Some(report) = report.filter(|_| !done.is_empty()) {
-            // Also if a later trace can't be read, or nobody reads what is printed any more: what
-            // is done took its time.
+            // The report is also written if a later trace can't be read, or nobody reads the output
+            // any more. The finished replays took their time.
             report.write("Cache policies on block traces", &report::replayed(&done)?)?;
             if done.len() < self.traces.len() {
                 tracing::warn!("the report has only the first {} of {} traces", done.len(), self.traces.len());
@@ -136,7 +136,7 @@ impl Replay {
         ended.map(|()| ExitCode::SUCCESS)
     }
 
-    /// Prints what came of a trace.
+    /// Prints the results of a trace.
     fn print(&self, source: &Source, replayed: &Replayed, first: bool) -> anyhow::Result<()> {
         if replayed.rows.is_empty() {
             misused!("no policy and size to replay");

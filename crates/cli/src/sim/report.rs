@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--report FILE`: what was simulated as one HTML page with pictures, which needs nothing else: no
-//! network, no script.
+//! `--report FILE`: the results of a simulation as an HTML page with pictures. The page needs
+//! nothing else: no network, no script.
 //!
-//! A run may take minutes, so the file is tried before. The page is written as a whole or not at
-//! all. Only a report is ever overwritten.
+//! A run may take minutes, so writing the file is tried before the run. The page is written as a
+//! whole or not at all. Only a report is ever overwritten.
 
 use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Read, Write};
@@ -61,7 +61,7 @@ pub(crate) struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// Makes sure that it can be written there, and that nothing else is lost by it.
+    /// Makes sure that the report can be written there, and that nothing else is lost by that.
     pub(crate) fn open(&self) -> anyhow::Result<Option<Report>> {
         let Some(path) = &self.report else { return Ok(None) };
         let report = Report::at(path)?;
@@ -98,9 +98,9 @@ impl Report {
         Ok(report)
     }
 
-    /// Writes it, in place of an older one if there is one.
+    /// Writes the report, in place of an older one if there is one.
     pub(crate) fn write(&self, title: &str, body: &str) -> anyhow::Result<()> {
-        // Something may have been put there meanwhile.
+        // Another file may have been put there meanwhile.
         self.refuse_what_is_no_report()?;
         let page = page::page(MARK, title, body);
         let mut file = self.temporary()?;
@@ -129,11 +129,12 @@ impl Report {
         Ok(())
     }
 
-    /// A file beside the place, so that renaming it is one step; gone unless it is kept.
+    /// Makes a file beside the place, so that renaming it is one step. The file is gone unless it
+    /// is kept.
     fn temporary(&self) -> anyhow::Result<NamedTempFile> {
         let folder = self.path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut builder = tempfile::Builder::new();
-        // As any new file: all that the umask leaves.
+        // The permissions are those of any new file: all that the umask leaves.
         builder.prefix(".flashfront-report-").permissions(Permissions::from_mode(0o666));
         let place = || format!("--report {}: no file can be made in {}", self.path.display(), folder.display());
         builder.tempfile_in(folder).with_context(place)

@@ -49,13 +49,13 @@ pub(crate) struct Run {
     report: ReportArgs,
 }
 
-/// Nothing has come of a run that a signal ended.
+/// A run that a signal ended has no results.
 pub(super) const NO_RESULTS: Interrupted = Interrupted("there are no results, and no report was written");
 
 impl Run {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let report = self.report.open()?;
-        // Before the scenario is read: its file may be a pipe.
+        // Signals are heard before the scenario is read: its file may be a pipe.
         let stop = Arc::new(AtomicBool::new(false));
         let heard = Arc::clone(&stop);
         interrupt::on_signal(move || heard.store(true, Ordering::Relaxed))?;
@@ -83,7 +83,7 @@ impl Run {
     }
 }
 
-/// In the order in which they are named; Flashfront runs anyway.
+/// Finds the systems, in the order in which they are named. Flashfront runs anyway.
 fn beside(names: &[String]) -> anyhow::Result<Vec<Beside>> {
     let mut beside = Vec::new();
     for (nth, name) in names.iter().enumerate() {
@@ -107,7 +107,7 @@ fn beside(names: &[String]) -> anyhow::Result<Vec<Beside>> {
     Ok(beside)
 }
 
-/// Runs it while a bar shows how far it is.
+/// Runs a scenario while a bar shows how far it is.
 fn watched(scenario: &Scenario, stop: &AtomicBool) -> anyhow::Result<Judged> {
     let bar = progress::of_share("simulating", scenario.work_bytes());
     let outcome = scenario.run(&mut |work| {

@@ -16,10 +16,10 @@ use crate::columns::Columns;
 use crate::trace::{TraceArgs, told as reading};
 use crate::{human, interrupt};
 
-/// So many sizes, from one part of the trace's footprint to all of it.
+/// The number of sizes, from one part of the trace's footprint to all of it.
 const SIZES: u64 = 64;
-/// So many are replayed at once, which bounds the RAM: the largest eight take some 250 bytes for
-/// each block of the footprint.
+/// The number of sizes that are replayed at once, which bounds the RAM. The largest eight take some
+/// 250 bytes for each block of the footprint.
 const AT_ONCE: usize = 8;
 
 /// Replay a trace at 64 sizes of the cache, from 1/64 of what it touches to all of it: hits and
@@ -90,7 +90,7 @@ impl Sizes {
     }
 }
 
-/// What came of it, as people read it.
+/// The results, as people read them.
 fn table(name: &str, replayed: &Replayed) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     writeln!(out, "{name}: footprint {}", human::blocks(replayed.reading.unique_blocks))?;

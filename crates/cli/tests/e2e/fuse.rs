@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The volume as a file of the daemon's own, by FUSE. It is read and written past the page cache,
-//! and as a loop device with a file system on it, over the death of the daemon.
+//! The volume as a file of the daemon's own, by FUSE. It is read and written past the page cache.
+//! It is also used as a loop device with a file system on it, over the death of the daemon.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -19,10 +19,10 @@ use crate::harness::{Daemon, MIB, Random, Volume, assert_same, is_root, must, ou
 
 const CACHE_MIB: u64 = 32;
 const ORIGIN_MIB: u64 = 256;
-/// For what the kernel does in its own time.
+/// The time limit for what the kernel does in its own time.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Whether the running test must be skipped, since nothing can be mounted here; says so.
+/// Whether the running test must be skipped, since nothing can be mounted here. Tells it if so.
 pub(crate) fn skip_without_fuse() -> bool {
     if !is_root() {
         skip("only root may mount without help");
@@ -81,7 +81,7 @@ impl Shown {
         opened.unwrap_or_else(|error| panic!("{error}\n{}", self.volume.stderr()))
     }
 
-    /// SIGTERM; the folder is an empty one again.
+    /// Stops the daemon by SIGTERM. Then the folder is an empty one again.
     #[track_caller]
     pub(crate) fn stop(&mut self) {
         self.daemon.take().expect("it is served").stop();
@@ -101,7 +101,7 @@ impl Shown {
 
 impl Drop for Shown {
     fn drop(&mut self) {
-        // After a failure: a mount would keep the folder of the test.
+        // After a failure a mount would keep the folder of the test.
         drop(self.daemon.take());
         output(tool("umount").arg("--lazy").arg("--quiet").arg(&self.folder));
     }
@@ -130,12 +130,12 @@ fn the_file_holds_what_was_written() {
     let mut shown = Shown::new("writeback");
     let bytes = ORIGIN_MIB * MIB;
     assert_eq!(std::fs::metadata(shown.file()).expect("it is shown").len(), bytes);
-    // What the volume must hold: a plain file, treated alike.
+    // The volume must hold the same as this plain file, which is treated alike.
     let model_path = shown.volume.place.sparse("model.img", bytes);
     let model = File::options().read(true).write(true).open(&model_path).expect("it was made just now");
     let holes = has_holes(&shown);
     std::thread::scope(|scope| {
-        // Each in its own quarter, so that the order between them doesn't matter.
+        // Each writer has its own quarter, so that the order between them doesn't matter.
         for nth in 0..4 {
             let (file, model) = (shown.open(OFlags::DIRECT), &model);
             scope.spawn(move || {
@@ -176,7 +176,8 @@ fn the_file_holds_what_was_written() {
             });
         }
     });
-    // Also as other programs read it: in pieces of any size, and with a page cache elsewhere.
+    // The file is also read as other programs read it: in pieces of any size, and with a page cache
+    // elsewhere.
     assert_same(&shown.file(), &model_path);
     must(tool("cmp").args(["--bytes=100003", "--ignore-initial=777"]).arg(shown.file()).arg(&model_path));
     assert!(!holes || shown.volume.gauge("discards") > 0, "holes are discards: {}", shown.volume.status());
@@ -187,8 +188,8 @@ fn the_file_holds_what_was_written() {
     assert_same(&shown.volume.origin, &model_path);
 }
 
-/// Whether holes can be made in the file; says so if not: the origin's file system is one that
-/// isn't known to make them.
+/// Whether holes can be made in the file. Tells it if not: then the origin's file system isn't
+/// known to make holes.
 fn has_holes(shown: &Shown) -> bool {
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match fallocate(shown.open(OFlags::empty()), hole, 0, 512) {
@@ -210,7 +211,8 @@ fn memory_of_any_alignment_will_do() {
     let file = shown.open(OFlags::empty());
     let content = Random::new(1).bytes(3 * MIB as usize + 4096);
     let (len, mut read) = (3 * MIB as usize, vec![0; 3 * MIB as usize + 4096]);
-    // Longer than any request of the kernel, which are cut where its pages end.
+    // These are longer than any request of the kernel. The kernel cuts requests where its pages
+    // end.
     for (nth, skipped) in (0..).zip([1, 16, 511, 512, 4095]) {
         let at = nth * 8 * MIB + 512;
         file.write_all_at(&content[skipped..][..len], at).expect("a write");
@@ -238,7 +240,7 @@ fn a_hole_gives_space_back() {
     shown.volume.drain();
     let sectors = |path: &Path| std::fs::metadata(path).expect("it is there").blocks();
     assert!(sectors(&shown.volume.origin) >= 8 * MIB / 512, "it was drained");
-    // All but half a block at either end.
+    // The hole leaves half a block at either end.
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     fallocate(&file, hole, 512, 8 * MIB - 1024).expect("a hole");
     let mut content = vec![1; 8 * MIB as usize];
@@ -258,7 +260,8 @@ fn fio_verifies_the_file() {
         return;
     }
     let mut shown = Shown::new("writeback");
-    // Asynchronous, so that many are in flight; four times the cache.
+    // The load is asynchronous, so that many requests are in flight, and four times as large as the
+    // cache.
     let mut fio = tool("fio");
     fio.args(["--name=fuse", "--ioengine=libaio", "--direct=1", "--iodepth=32", "--rw=randwrite"]);
     fio.args([
@@ -330,7 +333,7 @@ fn a_mount_that_a_crash_left_is_cleared() {
         return;
     }
     let mut shown = Shown::new("writethrough");
-    // Somebody else, with a cache of his own, in the same folder.
+    // Another daemon, with a cache of its own, uses the same folder.
     let other = Volume::new(CACHE_MIB, ORIGIN_MIB);
     must(&mut other.format());
     let mut intruder = other.serve_nowhere();
@@ -347,7 +350,7 @@ fn a_mount_that_a_crash_left_is_cleared() {
     assert!(shown.volume.stderr().contains("cleared the mount that a killed daemon left"));
     shown.stop();
 
-    // A folder that has something in it would hide that.
+    // A mount would hide what is in the folder.
     std::fs::write(shown.folder.join("precious"), b"kept").expect("the folder is an ordinary one again");
     let refused = output(&mut shown.serve());
     assert!(!refused.status.success() && show(&refused).contains("not empty"), "{}", show(&refused));
@@ -391,7 +394,7 @@ fn file_system(kind: &str, block_bytes: u32) {
     if skip_without_fuse() || skip_without_block_devices() || skip_without(&[&mkfs, fsck, "tar", "diff", "fstrim"]) {
         return;
     }
-    // xfs wants 300 MiB at least.
+    // xfs needs at least 300 MiB.
     let mut shown = Shown::of(Volume::new(CACHE_MIB, 2 * ORIGIN_MIB), "writeback");
     let device = BlockDevice::of_file(&shown.file(), block_bytes);
     must(tool(&mkfs).arg(if kind == "ext4" { "-F" } else { "-f" }).arg(&device.path));
@@ -421,7 +424,7 @@ fn file_system(kind: &str, block_bytes: u32) {
     File::open(&precious).and_then(|file| file.sync_all()).expect("an fsync");
     File::open(&mount.dir).and_then(|dir| dir.sync_all()).expect("an fsync of the folder");
     shown.kill9();
-    // Whatever it says: the device below is gone.
+    // The result of the unmount doesn't matter: the device below is gone.
     drop(mount);
     drop(device);
 
@@ -435,7 +438,7 @@ fn file_system(kind: &str, block_bytes: u32) {
     must(&mut check(kind, &device.path));
     drop(device);
 
-    // And without the cache.
+    // The origin is also read without the cache.
     shown.volume.drain();
     shown.stop();
     shown.volume.assert_sound();

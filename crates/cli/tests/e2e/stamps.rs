@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A disk whose every sector tells which write it came from, and a record of what a disk may say.
+//! A disk whose every sector tells which write it came from, and a record of the allowed contents
+//! of a disk.
 //!
-//! A sector holds its own number, its version (1, 2, 3, ...; 0 = never written, all zeroes), the
-//! seed of the run, and noise made of these three, so that garbage, a torn sector, or a sector of
-//! another place is told from a true one. For each sector the record knows the newest version
-//! *issued*, *acknowledged*, and *durable* (acknowledged before a FLUSH that was acknowledged).
+//! A sector holds its own number, its version, the seed of the run, and noise made of these three.
+//! Versions are 1, 2, 3, ...; 0 means never written, all zeroes. So garbage, a torn sector, or a
+//! sector of another place is told from a true one. For each sector the record knows the newest
+//! version *issued*, *acknowledged*, and *durable* (acknowledged before a FLUSH that was
+//! acknowledged).
 
 use crate::harness::Random;
 
 /// Bytes of a sector.
 pub(crate) const SECTOR: usize = 512;
 
-/// What is known of a sector.
+/// The versions of a sector.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     durable: u32,
@@ -22,7 +24,7 @@ struct Known {
 }
 
 impl Known {
-    /// After a crash: what was durable, or anything written since.
+    /// Whether a version may be there after a crash: the durable one, or any written since.
     fn may_survive(&self, version: u32) -> bool {
         version == self.durable || (version > self.durable.max(self.dead) && version <= self.issued)
     }
@@ -62,7 +64,7 @@ impl Record {
         payload
     }
 
-    /// The write of these sectors has been answered.
+    /// Notes that the write of these sectors has been answered.
     pub(crate) fn acknowledge(&mut self, sector: u64, count: u64) {
         for number in sector..sector + count {
             let known = self.known(number);
@@ -70,31 +72,32 @@ impl Record {
         }
     }
 
-    /// What is acknowledged now: for [`Record::flushed`], if a FLUSH sent from now on is answered.
+    /// The versions that are acknowledged now. They are for [`Record::flushed`], if a FLUSH sent
+    /// from now on is answered.
     pub(crate) fn acknowledged(&self) -> Vec<u32> {
         self.sectors.iter().map(|known| known.acknowledged).collect()
     }
 
-    /// A FLUSH sent after `acknowledged` was taken has been answered.
+    /// Notes that a FLUSH sent after `acknowledged` was taken has been answered.
     pub(crate) fn flushed(&mut self, acknowledged: &[u32]) {
         for (known, version) in self.sectors.iter_mut().zip(acknowledged) {
             known.durable = known.durable.max(*version);
         }
     }
 
-    /// What is wrong with these bytes as the content of `sector` and those after it, read while
-    /// the disk lived: exactly what was acknowledged last.
+    /// Tells what is wrong with these bytes as the content of `sector` and those after it, read
+    /// while the disk lived. They must be exactly what was acknowledged last.
     pub(crate) fn wrong_alive(&self, sector: u64, bytes: &[u8]) -> Option<String> {
         self.wrong(sector, bytes, |known, version| version == known.acknowledged)
     }
 
-    /// What is wrong with a sector after a crash: it must be something written, no older than what
-    /// was durable.
+    /// Tells what is wrong with sectors after a crash: each must be something written, no older
+    /// than what was durable.
     pub(crate) fn wrong_after_crash(&self, sector: u64, bytes: &[u8]) -> Option<String> {
         self.wrong(sector, bytes, Known::may_survive)
     }
 
-    /// Takes the disk as a crash has left it; the caller has had these versions made durable.
+    /// Takes the disk as a crash has left it. The caller has had these versions made durable.
     pub(crate) fn adopt(&mut self, sector: u64, bytes: &[u8]) {
         for (number, bytes) in (sector..).zip(bytes.chunks(SECTOR)) {
             let found = version_of(self.seed, number, bytes).expect("judged before");
@@ -131,7 +134,7 @@ fn stamp(seed: u64, sector: u64, version: u32) -> [u8; SECTOR] {
     bytes
 }
 
-/// Which version of that sector these bytes are; none if they are no whole one.
+/// Returns which version of that sector these bytes are; none if they are no whole sector.
 fn version_of(seed: u64, sector: u64, bytes: &[u8]) -> Option<u32> {
     let version = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
     let version = u32::try_from(version).ok()?;

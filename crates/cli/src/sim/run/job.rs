@@ -17,7 +17,7 @@ use crate::human;
 use crate::usage::misused;
 
 const INTERVAL_NS: u64 = 1_000_000_000;
-/// The models of other caches weren't made for less.
+/// The smallest cache: the models of other caches weren't made for less.
 const CACHE_BYTES_MIN: u64 = 256 << 20;
 
 /// A job and what it runs on.
@@ -48,7 +48,7 @@ pub(super) struct JobArgs {
     cache_size: Option<Size>,
 }
 
-/// A part of the disk, with seeks as short as such a part's.
+/// The model of a part of the disk, with seeks as short as in such a part.
 fn beginning_of(disk: &Known) -> ModelSpec {
     match disk.model {
         ModelSpec::Hdd(spec) => ModelSpec::Hdd(HddSpec { whole_bytes: disk.size_bytes, ..spec }),
@@ -57,7 +57,7 @@ fn beginning_of(disk: &Known) -> ModelSpec {
 }
 
 impl JobArgs {
-    /// The job as a scenario; what of it has no effect is told.
+    /// Reads the job as a scenario. Options of it that have no effect are told.
     pub(super) fn read(&self, path: &Path) -> anyhow::Result<Scenario> {
         let (origin, cache) = (device("--origin", &self.origin)?, device("--cache", &self.cache)?);
         let cache_bytes = self.cache_size.map_or(cache.size_bytes, |size| size.0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A scenario's outcome for people: a table of jobs and one of targets; and its series as CSV.
+//! A scenario's outcome for people: a table of jobs and a table of targets. Also its series as CSV.
 
 use std::fmt::{Error, Write};
 
@@ -13,7 +13,7 @@ use crate::csv::{self, Column};
 use crate::human;
 use crate::terminal::{Paint, Tone};
 
-/// What a target has to be.
+/// The bound of a target, as people read it.
 pub(in crate::sim) fn bound(bound: Bound) -> String {
     match bound {
         Bound::AtLeast(least) => format!(">= {least}"),
@@ -21,12 +21,12 @@ pub(in crate::sim) fn bound(bound: Bound) -> String {
     }
 }
 
-/// So many in the time of a job, for a second.
+/// The rate in a second, if `count` happened in the time of a job.
 pub(in crate::sim) fn per_s(job: &JobResult, count: u64) -> f64 {
     count as f64 * 1e9 / job.time_ns.max(1) as f64
 }
 
-/// A latency that so many of a job's requests keep; a dash if there were none.
+/// The latency that this quantile of a job's requests keeps; a dash if there were no requests.
 pub(in crate::sim) fn latency(histogram: &Histogram<u64>, quantile: f64) -> String {
     if histogram.is_empty() { "-".to_owned() } else { human::latency(histogram.value_at_quantile(quantile)) }
 }
@@ -63,7 +63,7 @@ pub(super) fn table(scenario: &Scenario, outcome: &Judged) -> Result<String, Err
     Ok(out)
 }
 
-/// A line for each system, phase and interval.
+/// Writes a line for each system, phase and interval.
 pub(super) fn csv(scenario: &Scenario, outcome: &Judged) -> anyhow::Result<String> {
     let columns: [Column<(&str, &str, Step)>; 11] = [
         ("system", |it| it.0.to_owned()),
