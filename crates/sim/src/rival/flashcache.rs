@@ -9,8 +9,8 @@
 //!   the set, so some sets overflow while others are half empty. Within a set free places are taken
 //!   first, then the next clean one in turn (FIFO).
 //! - Requests are cut into blocks. Neighbours become one I/O again in the device's queue.
-//! - Blocks that were read don't: they are written to the cache device one by one before the
-//!   answer. All blocks that were read are cached, if their set has a place that is not dirty.
+//! - Copies of blocks that were read don't: they are written to the cache device one by one before
+//!   the answer. All blocks that were read are cached, if their set has a place that is not dirty.
 //! - A write goes to the block's place, or to one that is free or clean. Without one it goes to the
 //!   origin ("no room").
 //! - A write to a block that wasn't dirty is answered only when the new state was written. That is
@@ -20,14 +20,13 @@
 //!   which misses. It is also cleaned when some of it was cleaned, and once a second.
 //! - Each time, two blocks in turn are cleaned, with their neighbours on the origin. Nothing is
 //!   begun while 2 blocks of the set or 4 of the cache are being cleaned. In effect one piece of at
-//!   most 256 KiB is cleaned at a time. Nothing slows down writers, and nothing limits dirty
-//!   blocks.
+//!   most 256 KiB is cleaned at a time. Nothing slows down writers, however much is dirty.
 //! - A request for a block that is being written, filled or cleaned waits. FLUSH does nothing (the
 //!   real one refuses it).
 //!
 //! These are not modelled: writethrough and writearound, LRU, requests that are no whole blocks,
-//! sequential bypass (off), lists of processes, Linux's elevator. Nor are blocks cleaned that were
-//! not touched for 15 minutes (1 % of all cleaning).
+//! sequential bypass (off), lists of processes, Linux's elevator. Nor is the cleaning of blocks
+//! that were not touched for 15 minutes (1 % of all cleaning).
 
 mod clean;
 

@@ -14,8 +14,8 @@
 //!   blocks, and then from the beginning again. Destaged blocks count after a FLUSH of the disk.
 //! - Destage goes on in the background while nobody reads the disk, and at any time when RAM is
 //!   full (UG). The logs show a third condition: 39 MiB were destaged while 4 GiB were written at
-//!   the SSD's speed. Beside slower writes 100 MiB were, in half the time. Here the background
-//!   yields while four writes are at risk.
+//!   the SSD's speed. Beside slower writes 100 MiB were destaged in half the time. Here the
+//!   background yields while four writes are at risk.
 //! - A first read leaves bookkeeping in RAM. The second puts the block on the SSD. The third comes
 //!   from there (UG, logs).
 //! - Blocks have 4 KiB. Each takes 37.6 bytes of RAM beside the buffer (logs: 2.2 GiB for 256 GB).
@@ -58,7 +58,7 @@ pub(super) const SPEC: Spec = Spec {
 };
 
 const BLOCK_BYTES: u64 = 4096;
-/// `-r 4g`. A smaller SSD has half of its size, because the buffer lies on it, too.
+/// `-r 4g`. With a small SSD it is half of the SSD, because the buffer lies on that, too.
 const RAM_BYTES: u64 = 4 << 30;
 /// RAM comes in steps of this size (UG).
 const RAM_STEP_BYTES: u64 = 128 << 20;

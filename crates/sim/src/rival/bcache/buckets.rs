@@ -41,7 +41,7 @@ struct Bucket {
 #[derive(Debug)]
 pub(super) struct Buckets {
     all: Vec<Bucket>,
-    /// The first ones are the journal's and the tree's.
+    /// The number of the first buckets, which are the journal's and the tree's.
     metadata: u32,
     ready: VecDeque<u32>,
     /// The buckets that hold the generations. They pin their buckets as writers do.

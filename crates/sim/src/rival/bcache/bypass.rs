@@ -34,7 +34,7 @@ pub(super) struct Bypass {
     /// The length of the stream that the task is in, and the mean of its streams.
     stream_bytes: u64,
     mean_bytes: u64,
-    /// Below 0 while the device was slow, in units of 1,024 us.
+    /// The slowness of the device, in units of 1,024 us; below 0 if it was slow.
     congested: i64,
     slow_at: Time,
     rng: Rng,
@@ -58,9 +58,11 @@ impl Bypass {
         }
     }
 
-    /// Returns the length in sectors from which streams are bypassed because the device is slow; 0
-    /// = it isn't slow. Slowness is forgotten by 1 a millisecond. The rest counts exponentially,
-    /// less a random number, so that not all streams change over together.
+    /// Returns 0 if the device isn't slow, else the length in sectors from which streams are
+    /// bypassed.
+    ///
+    /// Slowness is forgotten by 1 a millisecond. The rest counts exponentially, less a random
+    /// number, so that not all streams change over together.
     fn congested_sectors(&mut self, now: Time) -> u64 {
         let left = (now.since_ns(self.slow_at) / 1_024_000) as i64 + self.congested;
         if left >= 0 {

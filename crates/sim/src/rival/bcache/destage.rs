@@ -94,8 +94,8 @@ impl Destage {
         self.pace.asked();
     }
 
-    /// Whether some of these blocks are on their way to the origin. Then a write to them must stay
-    /// dirty, because it is newer.
+    /// Whether some of these blocks are on their way to the origin. A write to them then
+    /// stays in the cache as dirty data, because it is newer.
     pub(super) fn is_under_way(&self, start: u32, len: u32) -> bool {
         self.flying.iter().any(|(first, blocks)| *first < start + len && start < first + blocks)
     }
