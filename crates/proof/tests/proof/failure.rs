@@ -235,8 +235,8 @@ fn flush_fails_where_the_failure_can_t_be_recorded() {
 }
 
 /// In writeback, a device that is gone loses its dirty blocks. They are listed, and reading them is
-/// an error; all other blocks are served. The next FLUSH fails once if it covers writes that no
-/// FLUSH had covered.
+/// an error; all other blocks are served. Lost blocks that no FLUSH had covered make the next FLUSH
+/// fail, once.
 #[test]
 fn a_cache_that_is_gone_loses_what_was_dirty_and_says_so() {
     let mut client = client(0, Mode::Writeback);

@@ -204,9 +204,9 @@ fn nobody_joins_a_read_from_before_a_write() {
     }
 }
 
-/// A reader must not join a read around a block that a write has changed since. Neighbours aren't
-/// locked. If a neighbour is written past the cache while that read is held up, the index does not
-/// have it when the read ends.
+/// A reader of a neighbour must not join a read from before a write of that neighbour. Neighbours
+/// aren't locked. A write past the cache may come while a read around the neighbour is held up.
+/// When that read ends, the index does not have the neighbour.
 #[test]
 fn a_neighbour_written_since_is_not_joined() {
     let mut client = client(SLOW_NS, Mode::Writearound);

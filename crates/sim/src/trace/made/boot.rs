@@ -7,7 +7,7 @@
 //!   in 70,000 requests, and writes 20 to 30 MB (ThinScale, "ThinIO facts and figures, part 2").
 //!   Ours is a sixteenth of that.
 //! - A first write to a cluster of 64 KiB of the overlay copies the rest of that cluster from the
-//!   image (QEMU's qcow2, its default `cluster_size`).
+//!   image. (QEMU's qcow2, its default `cluster_size`.)
 //! - Linked clones at first read only the image. Later they read the data that they have written
 //!   from their overlays. (Leibovici, "The biggest linked clone IO split study".)
 //! - At work 30 to 60 % of a desktop's requests are reads. (Webster, Evaluator Group, "What's
