@@ -17,8 +17,8 @@
 //!   of the dirty limit, so it does not run.
 //!
 //! null_devices memory GIB: prints the RAM that a cache of that size takes for each cached block.
-//! The cache is filled with reads in no order. A second row is for a cache of which a tenth is
-//! dirty, scattered over the origin.
+//! `clean` is a cache that was filled with reads in no order. `dirty` is the same cache when a
+//! tenth of it is dirty, scattered over the origin.
 
 use std::collections::VecDeque;
 use std::fs::File;

@@ -161,7 +161,7 @@ impl Log {
         }
     }
 
-    /// Writes the tables that have changed, each to the other one of its two places.
+    /// Writes a checkpoint and both tables, each to the other one of its two places.
     fn checkpoint(&mut self, asked: &mut Asked) {
         if self.now_us < self.checkpoint_us + CHECKPOINT_US {
             return;
