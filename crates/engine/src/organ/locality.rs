@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locality: whether misses lie side by side. Counted are misses in a unit that was missed before.
-//! That miss must be so recent that the unit would still be in the cache, if all of it had been
-//! brought then.
+//! Locality: whether misses lie side by side. A miss counts if its unit was missed before. That
+//! must be so recent that the unit would still be in the cache, if all of it had been brought then.
 //!
 //! Only a sample of the units is counted, each with all of its misses.
 

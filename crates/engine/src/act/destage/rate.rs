@@ -105,8 +105,8 @@ pub(crate) fn pace(view: View) -> Option<Pace> {
     // More than the limit can be dirty after the limit was lowered.
     let hurry = view.urgent || view.idle || view.aged || view.dirty > view.limit;
     let (dirty, limit) = (view.dirty * 100, view.limit);
-    // (If destage was never pressed, a database's trace would write 68 ms at the 99th percentile,
-    // instead of 0.2. Its cache has 64 MiB. If destage was pressed from 75 % on, reads of postmark
+    // (If destage were never pressed, a database's trace would write 68 ms at the 99th percentile,
+    // instead of 0.2. Its cache has 64 MiB. If it were pressed from 75 % on, reads of postmark
     // would take 5.2 ms instead of 4.4, with 256 MiB.)
     let pressed = view.urgent || view.behind || dirty >= limit * SOFT_PERCENT;
     let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry, patient: false, pressed };

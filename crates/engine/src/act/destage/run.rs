@@ -265,9 +265,8 @@ fn go_alone_if_bridged(lane: &mut Lane, run: usize) {
 }
 
 /// Breaks a run in two: the origin may refuse one block of many. Each half is tried by itself the
-/// next time. But a half isn't broken again before the other half is on the origin. An origin may
-/// refuse everything, as a thin volume does that is full. Otherwise there would come to be a run
-/// for each block.
+/// next time. But a half isn't broken again before the other half is on the origin. Without this
+/// rule a full thin volume, which refuses everything, would get a run for each block.
 fn break_in_two(lane: &mut Lane, run: usize) {
     let Run { first, versions, .. } = &lane.runs[run];
     let (blocks, end) = (versions.len() as u64, Flat(first.0 + versions.len() as u64));
