@@ -25,8 +25,8 @@ use crate::log::Dial;
 use crate::usage::misused;
 use crate::{choice, emulate, human, service, stopping};
 
-/// Serve a cached volume until stopped (SIGTERM: cleanly; another one later: at once, replayed at
-/// the next start).
+/// Serve a cached volume until stopped. SIGTERM stops it cleanly. Another SIGTERM later stops it at
+/// once, and the next start replays the log.
 ///
 /// Prints one line `ready URI` on stdout when clients may connect. The log goes to stderr.
 #[derive(Clone, Debug, Args)]
@@ -45,16 +45,16 @@ pub(crate) struct Serve {
     /// The cache device, made by `flashfront format`.
     #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "print_config", "without_cache"])]
     cache: Option<PathBuf>,
-    /// The second cache device, which has copies of what is dirty; the order of the two does not
-    /// matter.
+    /// The second cache device, which has copies of dirty data. The order of the two devices does
+    /// not matter.
     #[arg(long, value_name = "PATH", conflicts_with = "without_cache")]
     mirror: Option<PathBuf>,
     /// Make a new cache at each start where the device's content can't be used, as on a local SSD
-    /// that comes back empty; serve without it where the device is missing.
+    /// that comes back empty. Serve without a cache where the device is missing.
     ///
     /// Only in the modes writethrough (taken if none is set) and writearound, in which nothing is
     /// ever dirty. An empty device, or a cache of ours without dirty data, may be formatted. Name
-    /// the cache device here once more, and whatever else lies on it may be, too.
+    /// the cache device here once more, and it may be formatted whatever else lies on it.
     #[arg(
         long, value_name = "PATH", num_args = 0..=1, require_equals = true,
         conflicts_with_all = ["mirror", "without_mirror", "without_cache"]
@@ -63,9 +63,9 @@ pub(crate) struct Serve {
     disposable_cache: Option<Option<PathBuf>>,
     /// Your word that the other cache device will not come back: serve --cache alone.
     ///
-    /// What only the other one holds is lost, and from now on it counts as old. Not needed after a
-    /// failure that the daemon saw: then this one knows that it is complete. With --config the
-    /// file's mirror is left alone.
+    /// Data that only the other device holds is lost, and from now on that device counts as old.
+    /// The option is not needed after a failure that the daemon saw: then this device knows that it
+    /// is complete. With --config the file's mirror is left alone.
     #[arg(long, conflicts_with_all = ["mirror", "without_cache"])]
     without_mirror: bool,
     /// The origin that the cache was made for: a path, or the URI of an NBD export.
@@ -90,9 +90,9 @@ pub(crate) struct Serve {
     /// /run/flashfront.sock].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Folder that remembers failures of cache devices that can't be marked any more, and origins
-    /// that were served without their cache [default: /var/lib/flashfront for root, else
-    /// ~/.local/state/flashfront].
+    /// Folder for the memory of failed cache devices that can't be marked any more. It also
+    /// remembers origins that were served without their cache [default: /var/lib/flashfront for
+    /// root, else ~/.local/state/flashfront].
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Address of the dashboard, /metrics (Prometheus) and /healthz [default: none].
@@ -134,12 +134,12 @@ pub(crate) struct Serve {
     without_cache: bool,
     /// Your word, for --without-cache: nothing was dirty in the cache, or you would rather lose it
     /// than wait.
-    // clap waives `requires` when what is required conflicts with something given, so --cache is
+    // clap waives `requires` when the required option conflicts with something given, so --cache is
     // named too.
     #[arg(long, requires = "without_cache", conflicts_with = "cache")]
     accept_missing_dirty_data: bool,
-    /// What may be written to the cache device in a day, a size or "0.5 DWPD"; beyond it reads are
-    /// not cached [default: none].
+    /// How much may be written to the cache device in a day, a size or "0.5 DWPD"; beyond it reads
+    /// are not cached [default: none].
     #[arg(long, value_name = "BUDGET")]
     flash_writes_per_day: Option<FlashBudget>,
     /// The most that may be dirty, a share or a size [default: 50%].
@@ -148,8 +148,8 @@ pub(crate) struct Serve {
     /// Streams longer than this bypass the cache; 0B = never [default: 4 MiB].
     #[arg(long, value_name = "SIZE")]
     sequential_bypass: Option<Size>,
-    /// What is read at once from a slow origin, if a part of it is missed; 0B = only what is asked
-    /// for [default: 64 KiB].
+    /// How much is read at once from a slow origin, if a part of it is missed. 0B reads only the
+    /// blocks that are asked for [default: 64 KiB].
     #[arg(long, value_name = "SIZE")]
     read_around: Option<Size>,
     /// When a write in writeback mode is acknowledged [default: flush].
@@ -170,7 +170,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Threads that do the work of the cache's lanes, the engine's among them; at most as many as
-    /// it has lanes [default: 1].
+    /// the cache has lanes [default: 1].
     #[arg(long, value_name = "N")]
     lane_threads: Option<usize>,
     /// RAM for payload [default: 160 MiB, or as much as lanes and threads need].
@@ -183,30 +183,30 @@ pub(crate) struct Serve {
     /// with little to do.
     #[arg(long)]
     huge_pages: bool,
-    /// How long each device may take for a read, write or flush before it counts as hanging; 0s =
-    /// for ever [default: 35s for cache devices, 120s for origins].
+    /// How long each device may take for a read, write or flush. After that it counts as hanging;
+    /// 0s = for ever [default: 35s for cache devices, 120s for origins].
     ///
-    /// A cache device that hangs fails, or is left out of a mirrored cache. What is asked of an
-    /// origin that hangs is answered with an error, until it answers again. For all devices,
+    /// A cache device that hangs fails, or is left out of a mirrored cache. Requests to an origin
+    /// that hangs are answered with an error, until it answers again. The time is for all devices,
     /// whatever times the file has for them.
     #[arg(long, value_name = "TIME")]
     device_timeout: Option<Age>,
     /// Make a device faulty, to test alarms: cache:FAULTS, mirror:FAULTS or origin:FAULTS, as in
     /// "cache:eio,op=read,p=0.001".
     ///
-    /// FAULTS are rules separated by `;`. A rule is one of eio, nospace, unsupported, gone,
-    /// timeout, stall, hang, short, flip, rot, misdirect, lost, and conditions separated by `,`:
-    /// op=read|write|flush|discard|zero, at=BYTES..BYTES, p=PROBABILITY, after=N, times=N,
-    /// hold=TIME (timeout, stall, hang), for=TIME (from the first hit on; then the device is well
-    /// again). A rule seed=N makes chance repeatable. Once for each device. NEVER for data that you
-    /// need.
+    /// FAULTS are rules separated by `;`. A rule is a fault and conditions separated by `,`.
+    /// Faults: eio, nospace, unsupported, gone, timeout, stall, hang, short, flip, rot, misdirect,
+    /// lost. Conditions: op=read|write|flush|discard|zero, at=BYTES..BYTES, p=PROBABILITY, after=N,
+    /// times=N, hold=TIME (timeout, stall, hang), for=TIME (from the first hit on; then the device
+    /// is well again). A rule seed=N makes chance repeatable. The option may be given once for each
+    /// device. NEVER for data that you need.
     #[arg(long, value_name = "DEVICE:FAULTS")]
     inject: Vec<Injection>,
     /// Slow the cache devices down to the pace of a device that `flashfront sim` knows, for
     /// measurements.
     ///
-    /// Only time changes, never data. A file smaller than that device counts as its beginning; what
-    /// the real device takes longer for takes longer.
+    /// Only time changes, never data. A file smaller than that device counts as its beginning.
+    /// Accesses for which the real device takes longer take longer.
     #[arg(long, value_name = "DEVICE", value_parser = emulate::name(), conflicts_with_all = ["inject", "without_cache"])]
     emulate_cache: Option<Known>,
     /// Slow the origins down to the pace of this device, as in "wd-re-4tb": also with

@@ -32,8 +32,8 @@ use world::{Control, World};
 
 /// See in a minute what a cache does: no root, nothing to install, nothing left behind.
 ///
-/// Makes a demo disk and a demo SSD (files with the pace of such devices), serves them, runs a
-/// workload without and with the cache, and compares.
+/// Makes a demo disk and a demo SSD, which are files with the pace of such devices, and serves
+/// them. Runs a workload without and with the cache, and compares.
 #[derive(Debug, Args)]
 pub(crate) struct Try {
     /// Print the result as one line of JSON, and nothing else.
@@ -42,8 +42,8 @@ pub(crate) struct Try {
     /// Keep the files in this folder, which must be new or empty.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// Seconds of workload in all: a third without the cache, a third while the cache warms up, a
-    /// third with it.
+    /// Seconds of workload in all. A third runs without the cache, a third while the cache warms
+    /// up, a third with it.
     #[arg(long, value_name = "N", default_value_t = 36, value_parser = clap::value_parser!(u64).range(4..=3600))]
     seconds: u64,
 }

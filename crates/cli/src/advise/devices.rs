@@ -30,11 +30,12 @@ const UNLIKE: f64 = 1.5;
 #[derive(Debug, Args)]
 pub(crate) struct DeviceArgs {
     /// The disk that the trace is played to: the name of a model (docs/laboratory/models.md), or a
-    /// block device or file of this machine, with a slash in its path. That is probed: its reads
-    /// are measured, and nothing is written to it [default: the recorded device, or wd-re-4tb].
+    /// path with a slash. The path is a block device or file of this machine. It is probed: its
+    /// reads are measured, and nothing is written to it [default: the recorded device, or
+    /// wd-re-4tb].
     #[arg(long, value_name = "DEVICE", value_parser = named)]
     origin: Option<Named>,
-    /// The cache device, likewise.
+    /// The cache device: a model or a path, likewise.
     #[arg(long, value_name = "DEVICE", default_value = "samsung-850-pro", value_parser = named)]
     cache: Named,
     /// How long each device is probed. Shorter times find too few of a disk's slow reads.

@@ -24,13 +24,13 @@ pub(super) mod text;
 
 /// Fill a cache with junk, then ask for something else: how soon each policy holds what is wanted.
 ///
-/// Only the policies run. Unless told otherwise by `--load`: random reads of 4 KiB after Zipf's law
-/// with exponent 1.2, of as much data as the cache holds and of twelve times as much. It is the
+/// Only the policies run. The default load is random reads of 4 KiB after Zipf's law with exponent
+/// 1.2. They are of as much data as the cache holds, and of twelve times as much. It is the
 /// experiment that lvmcache was known to fail: full of data that nobody asked for any more, it kept
 /// that. The other loads are made to hurt policies that think twice before they cache something.
 #[derive(Debug, Args)]
 pub(crate) struct Adapt {
-    /// What is asked for, separated by commas, or `all`.
+    /// Loads, separated by commas, or `all`.
     #[arg(long, value_name = "L", default_value = "zipf", value_delimiter = ',', value_parser = load_names())]
     load: Vec<String>,
     /// Policies, separated by commas, or `all`.
@@ -39,7 +39,7 @@ pub(crate) struct Adapt {
     /// The size of the cache in blocks of 4 KiB.
     #[arg(long, value_name = "N", default_value_t = 1 << 18, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(CACHE_BLOCKS))]
     cache_blocks: u64,
-    /// For how long, in rounds of as many reads as the cache has blocks.
+    /// The length of the experiment, in rounds of as many reads as the cache has blocks.
     #[arg(long, value_name = "N", default_value_t = 24, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(ROUNDS))]
     rounds: u64,
     /// Another seed gives other reads of the same kind.
@@ -48,8 +48,8 @@ pub(crate) struct Adapt {
     /// Print one JSON object for each case and policy, a line each.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print the curves as CSV: a line for each case, policy and eighth of a round, with the
-    /// turnover and how far below others in each.
+    /// Print the curves as CSV: a line for each case, policy and eighth of a round. Each line has
+    /// the turnover, and how far the policy is below others.
     #[arg(long)]
     csv: bool,
     #[command(flatten)]

@@ -12,8 +12,9 @@ use crate::{human, progress};
 
 /// Run the device models against what was measured on the real devices.
 ///
-/// Each row is a fio job that was run on a bare disk or SSD and published: its KiB/s (reads and
-/// writes together) then, and by the model. The simulations of caches rest on these models.
+/// Each row is a fio job that was run on a bare disk or SSD and published. It has the KiB/s (reads
+/// and writes together) as published, and by the model. The simulations of caches rest on these
+/// models.
 #[derive(Debug, Args)]
 pub(crate) struct Calibrate {
     /// Print one JSON array of all rows.

@@ -25,9 +25,9 @@ pub(super) mod text;
 
 /// Run a published comparison of caches again: its jobs on models of the caches, and on Flashfront.
 ///
-/// The rivals are models built from what is known of them, on device models that were calibrated
-/// against the bare devices of the same comparisons; each figure stands beside the published one.
-/// docs/laboratory/comparing.md has the results, and what to make of them.
+/// The rivals are models built from what is known of them. They run on device models that were
+/// calibrated against the bare devices of the same comparisons. Each figure stands beside the
+/// published one. docs/laboratory/comparing.md has the results, and what to make of them.
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
     /// The comparison.
@@ -36,11 +36,11 @@ pub(crate) struct Compare {
     /// Systems, separated by commas; all of the suite's if none are named.
     #[arg(long, value_name = "SYSTEM", value_delimiter = ',')]
     systems: Vec<String>,
-    /// End with this task. In a suite of several lines, only those that have it are run.
+    /// End with this task. In a suite of several lines, only the lines that have the task are run.
     #[arg(long, value_name = "TASK")]
     until: Option<String>,
-    /// Divide all sizes and times: 1/16 takes a sixteenth of the time. Caches learn as
-    /// before but for what they do by their own clocks; published figures are left out.
+    /// Divide all sizes and times: 1/16 takes a sixteenth of the time. Caches learn as before,
+    /// except for what they do by their own clocks. Published figures are left out.
     #[arg(long, value_name = "1/N", default_value = "1")]
     scale: Scale,
     #[command(flatten)]

@@ -25,15 +25,16 @@ pub(super) mod watched;
 /// Replay block traces against cache policies: what each would have kept, and what that costs.
 ///
 /// Only the policies run, the daemon's own among them; no data, no devices. The traces' format is
-/// found by content, packed or not. A trace may be longer than RAM: what is needed grows with the
-/// caches, and little with the trace (up to 24 bytes for each block that has no neighbours), but
-/// for belady, which takes 8 bytes for each access and up to 60 for each block. Ctrl-C ends it;
-/// what was replayed before is printed and in the report.
+/// found by content, packed or not. A trace may be longer than RAM. The RAM that is needed grows
+/// with the caches, and little with the trace: up to 24 bytes for each block that has no
+/// neighbours. The exception is belady, which takes 8 bytes for each access and up to 60 for each
+/// block. Ctrl-C ends the replay; the finished part is printed and in the report.
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
-    /// Traces, or a pipe as /dev/stdin if they need not be read twice; each is replayed from an
-    /// empty cache. `made:workstation`, `made:database`, `made:mail`, `made:boot`, `made:log` and
-    /// `made:ci` are made, and need no file; `made:mail?seed=3` is another machine of that kind.
+    /// Traces, or a pipe as /dev/stdin if they need not be read twice. Each trace is replayed from
+    /// an empty cache. `made:workstation`, `made:database`, `made:mail`, `made:boot`, `made:log`
+    /// and `made:ci` are made, and need no file; `made:mail?seed=3` is another machine of that
+    /// kind.
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
     /// Policies, separated by commas, or `all`.
@@ -46,17 +47,17 @@ pub(crate) struct Replay {
     /// %, rounded down, and one block at least. The trace is read twice.
     #[arg(long, value_name = "X", value_delimiter = ',', allow_negative_numbers = true, value_parser = fraction, conflicts_with = "cache_blocks")]
     cache_fraction: Vec<f64>,
-    /// A page cache of so many blocks in front, which answers reads of what was read or written a
+    /// A page cache of N blocks in front. It answers reads of blocks that were read or written a
     /// short time ago.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(..=1 << 32))]
     page_cache_blocks: u64,
-    /// What may be written to flash in a day of the trace, a size or "0.5 DWPD": beyond it
-    /// `flashfront` and `flashfront_disk` don't cache what is read, as `serve` with the same
-    /// option. The others know no such bound.
+    /// How much may be written to flash in a day of the trace, a size or "0.5 DWPD". Beyond it
+    /// `flashfront` and `flashfront_disk` don't cache reads, as `serve` with the same option. The
+    /// others know no such bound.
     #[arg(long, value_name = "BUDGET", default_value = "none", allow_negative_numbers = true)]
     flash_writes_per_day: FlashBudget,
-    /// Tell also what the caches hold at the end: blocks that are live, places that are dead, live
-    /// blocks that nobody has read since they came, and blocks that were moved to clean segments.
+    /// Tell also what the caches hold at the end. These are live blocks, dead places, live blocks
+    /// that nobody has read since they came, and blocks that were moved to clean segments.
     #[arg(long)]
     occupancy: bool,
     #[command(flatten)]

@@ -50,12 +50,12 @@ const MARK: &str = "<!DOCTYPE html>\n<!-- flashfront report -->\n";
 /// Whether a report is wanted, and where.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Also write all of it, with pictures, to an HTML page that needs no network; a report that is
-    /// there is replaced.
+    /// Also write all results, with pictures, to an HTML page that needs no network. A report that
+    /// is there is replaced.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// And each picture of the report to an SVG file in this folder, which is made if it is not
-    /// there; to a PNG file, too, if flashfront was built with the feature `png`.
+    /// Write each picture of the report to an SVG file in this folder, which is made if it is not
+    /// there. If flashfront was built with the feature `png`, there is also a PNG file of each.
     #[arg(long, value_name = "FOLDER", requires = "report")]
     pictures: Option<PathBuf>,
 }

@@ -22,12 +22,13 @@ mod scenario;
 pub(super) mod steps;
 pub(super) mod text;
 
-/// Run a scenario, or a job file of fio: jobs on the production engine and on bare devices, in
-/// virtual time, and judge what must come of it.
+/// Run a scenario, or a job file of fio, on the production engine and on bare devices, in virtual
+/// time. Judge what must come of it.
 ///
 /// The devices are models that were calibrated against published measurements (`flashfront sim
 /// calibrate`); the processor costs nothing. Scenarios are in bench/scenarios;
-/// docs/laboratory/scenarios.md says how to write one. The command fails if a target is missed.
+/// docs/laboratory/scenarios.md says how to write a scenario. The command fails if a target is
+/// missed.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// The scenario, a TOML file.
@@ -35,8 +36,8 @@ pub(crate) struct Run {
     scenario: Option<PathBuf>,
     #[command(flatten)]
     job: JobArgs,
-    /// What runs the same beside Flashfront, separated by commas: hdd, ssd (the devices alone, in a
-    /// scenario only the phases that say so), models of other caches.
+    /// Systems that run the same beside Flashfront, separated by commas: hdd, ssd, models of other
+    /// caches. hdd and ssd are the devices alone, in a scenario only in the phases that say so.
     #[arg(long, value_name = "SYSTEM", value_delimiter = ',')]
     systems: Vec<String>,
     /// Print one JSON object.

@@ -22,8 +22,8 @@ const SIZES: u64 = 64;
 /// 250 bytes for each block of the footprint.
 const AT_ONCE: usize = 8;
 
-/// Replay a trace at 64 sizes of the cache, from 1/64 of what it touches to all of it: hits and
-/// origin reads.
+/// Replay a trace at 64 sizes of the cache, from 1/64 of the blocks that it touches to all of them:
+/// hits and origin reads.
 ///
 /// A size at which a larger cache has fewer hits than a smaller one had is marked.
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ pub(crate) struct Sizes {
     /// The policy.
     #[arg(long, value_name = "P", default_value = "flashfront", value_parser = policy_names())]
     policy: String,
-    /// A page cache of so many blocks in front, which answers reads of what was read or written a
+    /// A page cache of N blocks in front. It answers reads of blocks that were read or written a
     /// short time ago.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(..=1 << 32))]
     page_cache_blocks: u64,

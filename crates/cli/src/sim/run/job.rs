@@ -23,14 +23,14 @@ const CACHE_BYTES_MIN: u64 = 256 << 20;
 /// A job and what it runs on.
 #[derive(Debug, Args)]
 pub(super) struct JobArgs {
-    /// In place of a scenario: a job file of fio, asked of one volume.
+    /// A job file of fio, asked of one volume, in place of a scenario.
     #[arg(long, value_name = "FILE.fio", conflicts_with = "scenario")]
     pub(super) job: Option<PathBuf>,
     /// The job's disk, by its name in docs/laboratory/models.md.
     // Here and below clap waives `requires` beside a scenario, with which --job conflicts.
     #[arg(long, value_name = "DEVICE", requires = "job", conflicts_with = "scenario", default_value = "wd-re-4tb")]
     origin: String,
-    /// So much of the disk is the volume: what a cache knows of its origin's size counts [default:
+    /// The size of the volume, a part of the disk. Caches take it for their origin's size [default:
     /// all].
     #[arg(long, value_name = "SIZE", requires = "job", conflicts_with = "scenario")]
     origin_size: Option<Size>,
@@ -43,7 +43,7 @@ pub(super) struct JobArgs {
         default_value = "samsung-850-pro"
     )]
     cache: String,
-    /// So much of the cache device is the cache: at least 256 MiB [default: all].
+    /// The size of the cache, a part of the cache device: at least 256 MiB [default: all].
     #[arg(long, value_name = "SIZE", requires = "job", conflicts_with = "scenario")]
     cache_size: Option<Size>,
 }
