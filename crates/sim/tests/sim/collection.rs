@@ -9,7 +9,9 @@ const PAGE: &str = include_str!("../../../../docs/laboratory/loads.md");
 fn the_book_tells_all_loads_and_their_sides() {
     let rows: Vec<Vec<&str>> =
         PAGE.lines().filter(|line| line.starts_with("| `")).map(|line| line.split(" | ").collect()).collect();
-    let rows: Vec<_> = rows.into_iter().filter(|row| row.len() == 6).collect();
+    // Other tables of the page have no column of sides.
+    let rows: Vec<_> =
+        rows.into_iter().filter(|row| row.len() == 6 && ["tuned on", "looked at"].contains(&row[1])).collect();
     let lines = LOADS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let listed: Vec<Vec<&str>> = lines.map(|line| line.split_whitespace().collect()).collect();
     assert!(listed.len() >= 40 && rows.len() == listed.len(), "{} rows, {} loads", rows.len(), listed.len());
