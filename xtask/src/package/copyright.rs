@@ -16,6 +16,9 @@ use crate::run::{Failed, cargo, host, stdout_of};
 /// Licences whose text every Debian has.
 const COMMON: [(&str, &str); 2] = [("Apache-2.0", "Apache-2.0"), ("CC0-1.0", "CC0-1.0")];
 
+/// Licences whose files are not named after their SPDX identifier.
+const NAMED_OTHERWISE: [(&str, &str); 1] = [("BSL-1.0", "BOOST")];
+
 /// A crate that is linked in.
 struct Crate {
     name: String,
@@ -152,7 +155,9 @@ fn texts(crates: &[Crate]) -> Result<BTreeMap<String, String>, Failed> {
     for it in crates {
         let ids = ids(&it.licence);
         for id in &ids {
-            let word = id.split('-').next().unwrap_or(id).to_ascii_uppercase();
+            let otherwise = NAMED_OTHERWISE.iter().find(|(licence, _)| *licence == id);
+            let word = otherwise.map_or_else(|| id.split('-').next().unwrap_or(id), |(_, name)| name);
+            let word = word.to_ascii_uppercase();
             let is_its = |file: &&PathBuf| {
                 let name = file.file_name().unwrap_or_default().to_string_lossy().to_ascii_uppercase();
                 let is_named = name.contains(&word) && !name.starts_with("COPYRIGHT");
