@@ -25,7 +25,7 @@ pub(crate) fn picture(args: &[String]) -> Result<(), Failed> {
     }
     let data = root().join(DATA);
     let text = fs::read_to_string(&data).map_err(|error| Failed::File { path: data, error })?;
-    let result = Outcome::read(&text)?;
+    let result = Figures::read(&text)?;
     let (path, svg) = (root().join(PICTURE), result.svg());
     let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
     folder.and_then(|()| fs::write(&path, svg)).map_err(|error| Failed::File { path, error })?;
@@ -56,7 +56,7 @@ struct Speed {
 }
 
 /// The content of the picture.
-struct Outcome {
+struct Figures {
     /// The speeds of each task, in the order of the systems.
     speeds: [[Speed; SYSTEMS.len()]; TASKS.len()],
     /// How far models of the systems shown are off, of all tasks whose speed was published: the
@@ -64,7 +64,7 @@ struct Outcome {
     off_by: f64,
 }
 
-impl Outcome {
+impl Figures {
     fn read(csv: &str) -> Result<Self, Failed> {
         let mut speeds = [[Speed { modelled: 0.0, published: None }; SYSTEMS.len()]; TASKS.len()];
         for ((task, _), row) in TASKS.iter().zip(&mut speeds) {
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn the_picture_in_the_tree_is_what_its_data_says() {
         let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
-        let outcome = Outcome::read(&read(DATA)).unwrap();
+        let outcome = Figures::read(&read(DATA)).unwrap();
         assert!(read(PICTURE) == outcome.svg(), "{PICTURE} is older than {DATA}: run cargo x picture");
     }
 
@@ -223,12 +223,12 @@ mod tests {
         let text = fs::read_to_string(root().join(DATA)).unwrap();
         // A bold letter of 18 px is 10.7 px wide in DejaVu Sans, which is the widest of the fonts
         // named.
-        assert!(Outcome::read(&text).unwrap().title().chars().count() as f64 * 10.7 < WIDTH - 32.0);
+        assert!(Figures::read(&text).unwrap().title().chars().count() as f64 * 10.7 < WIDTH - 32.0);
     }
 
     #[test]
     fn a_system_without_a_figure_is_named() {
-        let Err(error) = Outcome::read("suite,task,system,metric,published,simulated\n") else {
+        let Err(error) = Figures::read("suite,task,system,metric,published,simulated\n") else {
             panic!("there is nothing in it")
         };
         assert!(error.to_string().contains("no speed of flashfront in task 18"), "{error}");

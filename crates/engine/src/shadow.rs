@@ -41,7 +41,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 pub use duel::Duel;
-pub use model::{Model, Outcome, Shape};
+pub use model::{Model, Reaction, Shape};
 pub use totals::{Occupancy, Totals};
 
 use crate::policy::{self, Hold, mix};

@@ -78,17 +78,17 @@ pub fn device(device: &Path, order: &Order, watch: &Watch) -> Result<Summary, Re
         }
     };
     writer.end()?;
-    Ok(summary(&writer, order, &pace, Outcome { ended, lost, way }))
+    Ok(summary(&writer, order, &pace, Finish { ended, lost, way }))
 }
 
 /// How a recording went, beside what is in its file.
-pub(crate) struct Outcome {
+pub(crate) struct Finish {
     pub(crate) ended: Ended,
     pub(crate) lost: u64,
     pub(crate) way: Way,
 }
 
-pub(crate) fn summary(writer: &Writer, order: &Order, pace: &Pace, outcome: Outcome) -> Summary {
+pub(crate) fn summary(writer: &Writer, order: &Order, pace: &Pace, finish: Finish) -> Summary {
     let counts = writer.counts();
     Summary {
         requests: counts.requests(),
@@ -99,12 +99,12 @@ pub(crate) fn summary(writer: &Writer, order: &Order, pace: &Pace, outcome: Outc
         bytes_read: counts.bytes_read,
         bytes_written: counts.bytes_written,
         seconds: pace.elapsed().as_secs_f64(),
-        lost: outcome.lost,
+        lost: finish.lost,
         processor_seconds: pace.processor().as_secs_f64(),
         file: order.out.clone(),
         file_bytes: writer.bytes(),
-        ended: outcome.ended,
-        way: outcome.way,
+        ended: finish.ended,
+        way: finish.way,
     }
 }
 

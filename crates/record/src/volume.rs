@@ -11,7 +11,7 @@ use flashfront_serve::tap::{Tapped, TappedOp};
 use crate::error::RecordError;
 use crate::event::{DISCARD, Event, FLUSH, FUA, READ, WRITE};
 use crate::file::Writer;
-use crate::kernel::{Outcome, end_of, summary};
+use crate::kernel::{Finish, end_of, summary};
 use crate::pace::Pace;
 use crate::summary::{Ended, Summary, Way};
 use crate::{Order, Watch};
@@ -67,7 +67,7 @@ pub fn volume(control: &Path, name: Option<&str>, order: &Order, watch: &Watch) 
     watch.tell(&writer, lost);
     let ended = recorded?;
     end?;
-    Ok(summary(&writer, order, &pace, Outcome { ended, lost, way: Way::Daemon }))
+    Ok(summary(&writer, order, &pace, Finish { ended, lost, way: Way::Daemon }))
 }
 
 /// Requests of the last frame that the next frame may go on with: a front-end hands a long request

@@ -38,7 +38,7 @@ const BUSY_STEP: Duration = Duration::from_millis(10);
 
 /// Where a device is.
 #[derive(Debug)]
-enum Place {
+enum Medium {
     Here {
         file: File,
         /// Locks on what lies below.
@@ -50,7 +50,7 @@ enum Place {
 /// An open and locked device.
 #[derive(Debug)]
 pub struct DeviceFile {
-    place: Place,
+    medium: Medium,
     path: PathBuf,
     access: Access,
     geometry: Geometry,
@@ -84,8 +84,8 @@ impl DeviceFile {
             format!("{uri}: nothing keeps other clients of the server from writing this export: see to that yourself")
         });
         let placement = Placement { by_threads: true, places: nbd::PLACES };
-        let (place, path) = (Place::Remote(remote), path.into());
-        Ok(Self { place, path, access, geometry, identity, is_block: false, placement, notice, storage })
+        let (medium, path) = (Medium::Remote(remote), path.into());
+        Ok(Self { medium, path, access, geometry, identity, is_block: false, placement, notice, storage })
     }
 
     fn open_now(path: &Path, access: Access) -> Result<Self, OpenError> {
@@ -111,8 +111,8 @@ impl DeviceFile {
         let geometry = Geometry { size_bytes, logical_block_bytes: direct.unwrap_or(512), rotational };
         let placement = Placement::of(&file, is_block);
         let path = path.into();
-        let place = Place::Here { file, _below: below };
-        Ok(Self { place, path, access, geometry, identity, is_block, placement, notice, storage })
+        let medium = Medium::Here { file, _below: below };
+        Ok(Self { medium, path, access, geometry, identity, is_block, placement, notice, storage })
     }
 
     /// What it is.
@@ -172,17 +172,17 @@ impl DeviceFile {
     /// The open file; none of an export.
     #[must_use]
     pub fn file(&self) -> Option<&File> {
-        match &self.place {
-            Place::Here { file, .. } => Some(file),
-            Place::Remote(_) => None,
+        match &self.medium {
+            Medium::Here { file, .. } => Some(file),
+            Medium::Remote(_) => None,
         }
     }
 
     /// The export, if it is one.
     pub(super) fn remote(&self) -> Option<&Remote> {
-        match &self.place {
-            Place::Here { .. } => None,
-            Place::Remote(remote) => Some(remote),
+        match &self.medium {
+            Medium::Here { .. } => None,
+            Medium::Remote(remote) => Some(remote),
         }
     }
 
@@ -253,9 +253,9 @@ impl DeviceFile {
             let skip = (at - start) as usize;
             let len = rest.len().min(bounce.len() - skip);
             let whole = (skip + len).next_multiple_of(block as usize);
-            asking(&self.path, || match &self.place {
-                Place::Here { file, .. } => file.read_exact_at(&mut bounce[..whole], start),
-                Place::Remote(remote) => remote.read(start, &mut bounce[..whole]),
+            asking(&self.path, || match &self.medium {
+                Medium::Here { file, .. } => file.read_exact_at(&mut bounce[..whole], start),
+                Medium::Remote(remote) => remote.read(start, &mut bounce[..whole]),
             })?;
             let (now, later) = rest.split_at_mut(len);
             now.copy_from_slice(&bounce[skip..skip + len]);
@@ -283,9 +283,9 @@ impl DeviceFile {
         let mut at = offset;
         for part in data.chunks(bounce.len()) {
             bounce[..part.len()].copy_from_slice(part);
-            asking(&self.path, || match &self.place {
-                Place::Here { file, .. } => file.write_all_at(&bounce[..part.len()], at),
-                Place::Remote(remote) => remote.write(at, &bounce[..part.len()]),
+            asking(&self.path, || match &self.medium {
+                Medium::Here { file, .. } => file.write_all_at(&bounce[..part.len()], at),
+                Medium::Remote(remote) => remote.write(at, &bounce[..part.len()]),
             })?;
             at += part.len() as u64;
         }
@@ -297,9 +297,9 @@ impl DeviceFile {
     /// # Errors
     /// As `fdatasync`.
     pub fn sync(&self) -> io::Result<()> {
-        asking(&self.path, || match &self.place {
-            Place::Here { file, .. } => file.sync_data(),
-            Place::Remote(remote) => remote.flush(),
+        asking(&self.path, || match &self.medium {
+            Medium::Here { file, .. } => file.sync_data(),
+            Medium::Remote(remote) => remote.flush(),
         })
     }
 
@@ -309,9 +309,9 @@ impl DeviceFile {
     /// # Errors
     /// As `fsync`.
     pub fn sync_all(&self) -> io::Result<()> {
-        asking(&self.path, || match &self.place {
-            Place::Here { file, .. } => file.sync_all(),
-            Place::Remote(remote) => remote.flush(),
+        asking(&self.path, || match &self.medium {
+            Medium::Here { file, .. } => file.sync_all(),
+            Medium::Remote(remote) => remote.flush(),
         })
     }
 }
@@ -346,7 +346,7 @@ fn open_now(path: &Path, store: Store, is_block: bool, access: Access) -> Result
     let refused = |doing| {
         move |errno| match errno {
             Errno::BUSY | Errno::WOULDBLOCK => {
-                Refused::Busy { at: guard::Place { store, name: path.into(), way: String::new() } }
+                Refused::Busy { at: guard::Location { store, name: path.into(), way: String::new() } }
             }
             errno => Refused::Failed(doing, errno),
         }

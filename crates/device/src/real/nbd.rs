@@ -7,9 +7,9 @@
 //! has [`crate::wrap::Patience`].
 
 mod again;
+mod connection;
 mod dial;
 mod flight;
-mod line;
 mod link;
 mod session;
 mod stream;
@@ -40,8 +40,8 @@ use super::lock::Access;
 use super::storage::Storage;
 use crate::Geometry;
 use again::Refused;
+use connection::Connection;
 use dial::{DialError, Server};
-use line::Line;
 use session::Session;
 use task::Call;
 pub(super) use task::{Task, Wish};
@@ -63,7 +63,7 @@ pub fn is_uri(path: &Path) -> bool {
 #[derive(Debug, Default)]
 struct Inbox {
     tasks: Vec<Box<dyn Task>>,
-    dialed: Option<Result<Vec<Line>, Refused>>,
+    dialed: Option<Result<Vec<Connection>, Refused>>,
     /// Nobody waits for the tasks of these any more.
     forgotten: Vec<usize>,
     stopping: bool,
@@ -140,8 +140,8 @@ impl Remote {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let wake = wake.map_err(|errno| failed("open")(errno.into()))?;
         let shared = Arc::new(Shared { inbox: Mutex::default(), wake, link: Mutex::default(), watch: OnceLock::new() });
-        let lines = std::iter::once(first).chain(further).collect();
-        let session = Session::new(Arc::clone(&shared), Arc::new(server), (geometry, access), lines);
+        let connections = std::iter::once(first).chain(further).collect();
+        let session = Session::new(Arc::clone(&shared), Arc::new(server), (geometry, access), connections);
         let thread = std::thread::Builder::new().name("nbd".to_owned()).spawn(move || session.run());
         let thread = Some(thread.map_err(failed("open"))?);
         Ok(Self { shared, info, geometry, storage, given_up: Mutex::default(), thread })

@@ -59,7 +59,7 @@ impl Shape {
 
 /// What became of an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct Reaction {
     /// The block was in the cache, or in the window.
     pub hit: bool,
     /// The block was in the window.
@@ -149,13 +149,13 @@ impl Model {
     }
 
     /// A block is read.
-    pub fn read(&mut self, key: u64) -> Outcome {
+    pub fn read(&mut self, key: u64) -> Reaction {
         self.evicted.clear();
         self.totals.accesses += 1;
         self.totals.reads += 1;
         let outcome = if let Some(slot) = self.find(key) {
             self.touch(slot);
-            Outcome { hit: true, ..Outcome::default() }
+            Reaction { hit: true, ..Reaction::default() }
         } else {
             self.read_missed(key)
         };
@@ -181,7 +181,7 @@ impl Model {
     }
 
     /// A block is written, in writeback mode.
-    pub fn write(&mut self, key: u64) -> Outcome {
+    pub fn write(&mut self, key: u64) -> Reaction {
         self.evicted.clear();
         let found = self.find(key);
         let waited = found.is_none() && self.window.find(key).is_some();
@@ -191,7 +191,7 @@ impl Model {
         self.append(key, Zone::Writes, Note { hits, dirty: true });
         self.totals.absorbed_blocks += 1;
         self.reclaim();
-        let outcome = Outcome { hit: found.is_some() || waited, waited, admitted: found.is_none() };
+        let outcome = Reaction { hit: found.is_some() || waited, waited, admitted: found.is_none() };
         self.totals.accesses += 1;
         self.totals.hits += u64::from(outcome.hit);
         self.totals.write_hits += u64::from(found.is_some());
@@ -321,14 +321,14 @@ impl Model {
         true
     }
 
-    fn read_missed(&mut self, key: u64) -> Outcome {
+    fn read_missed(&mut self, key: u64) -> Reaction {
         let Some(place) = self.window.find(key) else {
             match self.missed.last_mut() {
                 _ if self.read_around_blocks <= 1 => {}
                 Some(run) if run.end == key => run.end += 1,
                 _ => self.missed.push(key..key + 1),
             }
-            return Outcome { admitted: self.offer(key), ..Outcome::default() };
+            return Reaction { admitted: self.offer(key), ..Reaction::default() };
         };
         let mut admitted = false;
         if self.window.read(place, &mut *self.policy) {
@@ -340,7 +340,7 @@ impl Model {
                 Err(seen) => self.window.stays(place, seen),
             }
         }
-        Outcome { hit: true, waited: true, admitted }
+        Reaction { hit: true, waited: true, admitted }
     }
 
     /// Ends a request: neighbours of its misses come, by one read for each run, as in

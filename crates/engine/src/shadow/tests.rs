@@ -156,7 +156,7 @@ fn writes_go_where_the_mode_says() {
     };
     let mut model = Model::new(shape, policy::ALL[0].build);
     model.write(1);
-    assert_eq!(model.write(1), Outcome { hit: true, waited: false, admitted: false });
+    assert_eq!(model.write(1), Reaction { hit: true, waited: false, admitted: false });
     assert_eq!((model.totals().absorbed_blocks, model.totals().origin_write_blocks), (2, 1));
     // Through: what was dirty is written first, and then itself; it stays.
     model.write_through(1);
@@ -167,7 +167,7 @@ fn writes_go_where_the_mode_says() {
     assert_eq!(model.evicted(), [1]);
     assert_eq!(model.totals().origin_write_blocks, 3);
     model.read_past(1);
-    assert_eq!(model.read(1), Outcome { hit: false, waited: false, admitted: true });
+    assert_eq!(model.read(1), Reaction { hit: false, waited: false, admitted: true });
     let totals = model.totals();
     assert_eq!((totals.accesses, totals.reads, totals.hits, totals.read_hits), (7, 3, 3, 1));
     assert_eq!(totals.origin_read_blocks, 2);

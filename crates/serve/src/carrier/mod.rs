@@ -56,12 +56,12 @@ struct Seen {
 /// A carrier's thread. It ends when no holder of its orders is left, and the last of them waits for
 /// that.
 #[derive(Debug)]
-struct Life {
+struct CarrierThread {
     bell: Arc<Bell>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Life {
+impl Drop for CarrierThread {
     fn drop(&mut self) {
         self.bell.ring();
         if let Some(thread) = self.thread.take() {
@@ -102,7 +102,7 @@ pub(crate) fn start(
     }
     let carrier = Carrier::new(poll, Arc::clone(&bell), ordered, hosted, arena, exports, clock);
     let thread = std::thread::Builder::new().name(name).spawn(move || carrier.run())?;
-    let life = Arc::new(Life { bell, thread: Some(thread) });
+    let life = Arc::new(CarrierThread { bell, thread: Some(thread) });
     let mut carried: Vec<Box<dyn Frontend>> = Vec::new();
     for (at, (uri, requests, bell, seen)) in ends.into_iter().enumerate() {
         carried.push(Box::new(Carried::new(uri, at, requests, bell, seen, orders.clone(), Arc::clone(&life))));

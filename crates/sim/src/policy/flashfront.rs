@@ -8,7 +8,7 @@
 
 use flashfront_engine::Time;
 use flashfront_engine::policy::{self, Spec, Window};
-use flashfront_engine::shadow::{self, Duel, Model, Occupancy, Outcome, Shape, Totals};
+use flashfront_engine::shadow::{self, Duel, Model, Occupancy, Reaction, Shape, Totals};
 
 use super::contract::{Access, Build, Changes, Policy};
 
@@ -105,7 +105,7 @@ impl Flashfront {
     }
 
     /// A block is read or written, in writeback mode.
-    pub fn ask(&mut self, key: u64, write: bool) -> Outcome {
+    pub fn ask(&mut self, key: u64, write: bool) -> Reaction {
         let kind = if write { shadow::Access::Write } else { shadow::Access::Read };
         if let Some(hold) = self.duel.as_mut().and_then(|duel| duel.note(kind, key..key + 1)) {
             self.model.hold_gate(hold);

@@ -10,7 +10,7 @@ use std::fmt;
 
 use super::axis::Axis;
 use super::canvas::{Anchor, Canvas, bold_width, width, wrapped};
-use super::labels::{self, LINE_HEIGHT, Place};
+use super::labels::{self, LINE_HEIGHT, Label};
 use super::look::{Look, Marker, Weight};
 use super::page::escaped;
 
@@ -284,17 +284,17 @@ impl<'a> Drawing<'a> {
         if let Some(legend) = &self.legend {
             return self.list(canvas, legend);
         }
-        for (series, place) in self.series.iter().zip(self.places()) {
-            if let Some(((x1, y1), (x2, y2))) = place.leader {
+        for (series, label) in self.series.iter().zip(self.labels()) {
+            if let Some(((x1, y1), (x2, y2))) = label.leader {
                 canvas.add(format_args!("<path class=\"leader\" d=\"M{x1:.1} {y1:.1}L{x2:.1} {y2:.1}\"/>"))?;
             }
-            canvas.text(class(series.look), (place.text.0, place.text.1 + 4.0), Anchor::Left, &series.name)?;
+            canvas.text(class(series.look), (label.text.0, label.text.1 + 4.0), Anchor::Left, &series.name)?;
         }
         Ok(())
     }
 
     /// Returns the places of the names beside lines or points.
-    fn places(&self) -> Vec<Place> {
+    fn labels(&self) -> Vec<Label> {
         if self.chart.kind == Kind::Points {
             let point =
                 |it: &&'a Series| it.points.first().map(|at| (self.x(at.x), self.y(at.y), bold_width(&it.name)));

@@ -3,9 +3,9 @@
 
 use std::time::Instant;
 
+use super::connection::Connection;
 use super::dial::{DialError, LIMIT, Server};
 use super::geometry_of;
-use super::line::Line;
 use super::link::LinkWatch;
 use crate::Geometry;
 use crate::real::lock::Access;
@@ -24,7 +24,7 @@ pub(super) fn again(
     watch: Option<&LinkWatch>,
     server: &Server,
     (geometry, access): (Geometry, Access),
-) -> Result<Vec<Line>, Refused> {
+) -> Result<Vec<Connection>, Refused> {
     let mut first = server.dial().map_err(Refused::Dial)?;
     let info = first.info();
     if info.size_bytes != geometry.size_bytes {

@@ -10,7 +10,7 @@ use flashfront_nbd_proto::client::{Broken, Client, ExportInfo, Step, Wanted};
 use flashfront_nbd_proto::uri::{Address, Uri};
 use flashfront_nbd_proto::wire::Replies;
 
-use super::line::Line;
+use super::connection::Connection;
 use super::stream::{Socket, Stream, left};
 #[cfg(feature = "tls")]
 use super::tls::Tls;
@@ -114,18 +114,19 @@ impl Server {
     }
 
     /// The first connection.
-    pub(super) fn dial(&self) -> Result<Line, DialError> {
+    pub(super) fn dial(&self) -> Result<Connection, DialError> {
         self.connect(Instant::now() + LIMIT)
     }
 
     /// The connections beside a first one, as far as the server gives them.
-    pub(super) fn dial_further(&self, info: &ExportInfo) -> Vec<Line> {
+    pub(super) fn dial_further(&self, info: &ExportInfo) -> Vec<Connection> {
         let wanted = if info.can_multi_conn() { LINES_MAX - 1 } else { 0 };
-        let dial = |_| self.connect(Instant::now() + FURTHER_LIMIT).ok().filter(|line| line.info() == *info);
+        let dial =
+            |_| self.connect(Instant::now() + FURTHER_LIMIT).ok().filter(|connection| connection.info() == *info);
         (0..wanted).map_while(dial).collect()
     }
 
-    fn connect(&self, deadline: Instant) -> Result<Line, DialError> {
+    fn connect(&self, deadline: Instant) -> Result<Connection, DialError> {
         let doing = match &self.uri.address {
             Address::Tcp { host, port } => format!("connecting to {host} port {port}"),
             Address::Unix(path) => format!("connecting to the socket {path}"),
@@ -137,12 +138,12 @@ impl Server {
             replies: Replies::Extended,
             contexts: vec![ALLOCATION.to_owned()],
         });
-        let mut line = Line::new(Stream::Plain(socket), protocol);
+        let mut connection = Connection::new(Stream::Plain(socket), protocol);
         loop {
-            match line.shake_hands(deadline).map_err(|error| DialError::io("the NBD handshake", &error))? {
+            match connection.shake_hands(deadline).map_err(|error| DialError::io("the NBD handshake", &error))? {
                 Err(broken) => return Err(DialError::broken(&broken)),
-                Ok(Step::Opened(_)) => return Ok(line),
-                Ok(Step::StartTls(_)) => line = self.start_tls(line, deadline)?,
+                Ok(Step::Opened(_)) => return Ok(connection),
+                Ok(Step::StartTls(_)) => connection = self.start_tls(connection, deadline)?,
                 // A server may talk for ever.
                 Ok(_) => drop(left(deadline).map_err(|error| DialError::io("the NBD handshake", &error))?),
             }
@@ -150,18 +151,18 @@ impl Server {
     }
 
     #[cfg(feature = "tls")]
-    fn start_tls(&self, line: Line, deadline: Instant) -> Result<Line, DialError> {
-        let Some(tls) = &self.tls else { return Ok(line) };
-        line.inside(|stream| match stream {
+    fn start_tls(&self, connection: Connection, deadline: Instant) -> Result<Connection, DialError> {
+        let Some(tls) = &self.tls else { return Ok(connection) };
+        connection.inside(|stream| match stream {
             Stream::Plain(socket) => Ok(Stream::Tls(Box::new(tls.start(socket, deadline)?))),
             inside => Ok(inside),
         })
     }
 
     #[cfg(not(feature = "tls"))]
-    fn start_tls(&self, line: Line, deadline: Instant) -> Result<Line, DialError> {
+    fn start_tls(&self, connection: Connection, deadline: Instant) -> Result<Connection, DialError> {
         // A URI with TLS was refused.
         let _ = deadline;
-        Ok(line)
+        Ok(connection)
     }
 }

@@ -18,9 +18,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use super::again::{Refused, again};
+use super::connection::Connection;
 use super::dial::Server;
 use super::flight::{Answered, Named};
-use super::line::Line;
 use super::link::LinkNews;
 use super::task::Task;
 use super::{Inbox, Shared};
@@ -63,7 +63,7 @@ pub(super) struct Session {
     opened: (Geometry, Access),
     /// What the server can do.
     info: ExportInfo,
-    lines: Vec<Line>,
+    connections: Vec<Connection>,
     away: Option<Away>,
     up: Up,
     /// Tasks without a request under way, the oldest first.
@@ -79,15 +79,20 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<Shared>, server: Arc<Server>, opened: (Geometry, Access), lines: Vec<Line>) -> Self {
-        let info = lines[0].info();
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        server: Arc<Server>,
+        opened: (Geometry, Access),
+        connections: Vec<Connection>,
+    ) -> Self {
+        let info = connections[0].info();
         let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |it| it.as_nanos());
         Self {
             shared,
             server,
             opened,
             info,
-            lines,
+            connections,
             away: None,
             up: Up { since: Instant::now(), tries: 0, answers: 0 },
             todo: VecDeque::new(),
@@ -106,7 +111,7 @@ impl Session {
             let Inbox { tasks, dialed, forgotten, stopping } = self.shared.take();
             for owner in forgotten {
                 self.todo.retain(|task| task.owner() != owner);
-                self.lines.iter_mut().for_each(|line| line.forget(owner));
+                self.connections.iter_mut().for_each(|connection| connection.forget(owner));
             }
             self.todo.extend(tasks);
             if let Some(dialed) = dialed {
@@ -129,8 +134,8 @@ impl Session {
         loop {
             self.hand_out();
             let mut lost = None;
-            for line in &mut self.lines {
-                if let Err(why) = line.move_bytes(&mut self.answered) {
+            for connection in &mut self.connections {
+                if let Err(why) = connection.move_bytes(&mut self.answered) {
                     lost.get_or_insert(why.to_string());
                 }
             }
@@ -150,8 +155,8 @@ impl Session {
     /// Gives tasks to the connections that have the least to do.
     fn hand_out(&mut self) {
         let payload_max = u64::from(self.info.sizes.maximum.min(PAYLOAD_BYTES_MAX));
-        while let Some(line) = self.lines.iter_mut().min_by_key(|line| line.flights())
-            && line.flights() < FLIGHTS_MAX
+        while let Some(connection) = self.connections.iter_mut().min_by_key(|connection| connection.flights())
+            && connection.flights() < FLIGHTS_MAX
             && let Some(mut task) = self.todo.pop_front()
         {
             let wish = task.next(payload_max);
@@ -168,7 +173,8 @@ impl Session {
             }
             let fua = wish.ask.changes() && !self.info.can(export_flag::SEND_FLUSH);
             self.cookie += 1;
-            if let Err(refused) = line.submit(task, Named { wish, fua, cookie: self.cookie, covers: self.acked }) {
+            if let Err(refused) = connection.submit(task, Named { wish, fua, cookie: self.cookie, covers: self.acked })
+            {
                 self.answered.push(refused);
             }
         }
@@ -215,7 +221,8 @@ impl Session {
             self.lost = Some(self.acked);
         }
         self.flushed = self.acked;
-        let mut tasks: Vec<(Box<dyn Task>, u64)> = self.lines.drain(..).flat_map(Line::into_tasks).collect();
+        let mut tasks: Vec<(Box<dyn Task>, u64)> =
+            self.connections.drain(..).flat_map(Connection::into_tasks).collect();
         let mut told = false;
         let mut again = Vec::new();
         for (mut task, covers) in tasks.drain(..) {
@@ -256,21 +263,21 @@ impl Session {
         (away.next, away.tries) = (None, away.tries + 1);
         let (shared, server, opened) = (Arc::clone(&self.shared), Arc::clone(&self.server), self.opened);
         let dial = move || {
-            let lines = again(shared.watch.get(), &server, opened);
-            shared.give(|inbox| inbox.dialed = Some(lines));
+            let connections = again(shared.watch.get(), &server, opened);
+            shared.give(|inbox| inbox.dialed = Some(connections));
         };
         if std::thread::Builder::new().name("nbd-dial".to_owned()).spawn(dial).is_err() {
             away.next = Some(Instant::now() + PAUSE_MAX);
         }
     }
 
-    fn dialed(&mut self, dialed: Result<Vec<Line>, Refused>) {
+    fn dialed(&mut self, dialed: Result<Vec<Connection>, Refused>) {
         let Some(away) = &mut self.away else { return };
         match dialed {
-            Ok(lines) => {
+            Ok(connections) => {
                 let after = away.since.elapsed();
                 self.up = Up { since: Instant::now(), tries: away.tries, answers: 0 };
-                (self.away, self.info, self.lines) = (None, lines[0].info(), lines);
+                (self.away, self.info, self.connections) = (None, connections[0].info(), connections);
                 let mut link = self.shared.link();
                 (link.away, link.reconnects) = (None, link.reconnects + 1);
                 drop(link);
@@ -297,9 +304,13 @@ impl Session {
 
     /// Sleeps until there is something to do.
     fn wait(&self) {
-        let flags = |line: &Line| if line.has_output() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let flags = |connection: &Connection| {
+            if connection.has_output() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN }
+        };
         let mut fds = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
-        fds.extend(self.lines.iter().map(|line| PollFd::from_borrowed_fd(line.as_fd(), flags(line))));
+        fds.extend(
+            self.connections.iter().map(|connection| PollFd::from_borrowed_fd(connection.as_fd(), flags(connection))),
+        );
         let next = self.away.as_ref().and_then(|away| away.next);
         let left = next.map(|next| next.saturating_duration_since(Instant::now()));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
@@ -310,10 +321,10 @@ impl Session {
     /// Ends what is under way, and says goodbye.
     fn leave(mut self) {
         let deadline = Instant::now() + LEAVE;
-        let is_busy = |lines: &[Line]| lines.iter().any(|line| line.flights() > 0);
-        while is_busy(&self.lines)
-            && self.lines.iter_mut().all(|line| line.move_bytes(&mut self.answered).is_ok())
-            && is_busy(&self.lines)
+        let is_busy = |connections: &[Connection]| connections.iter().any(|connection| connection.flights() > 0);
+        while is_busy(&self.connections)
+            && self.connections.iter_mut().all(|connection| connection.move_bytes(&mut self.answered).is_ok())
+            && is_busy(&self.connections)
             && Instant::now() < deadline
         {
             self.wait_until(deadline);
@@ -321,15 +332,18 @@ impl Session {
         for Answered { task, outcome, .. } in std::mem::take(&mut self.answered) {
             drop(task.advance(outcome));
         }
-        self.lines.iter_mut().for_each(Line::say_goodbye);
+        self.connections.iter_mut().for_each(Connection::say_goodbye);
         let deadline = Instant::now() + LEAVE;
-        self.lines.iter_mut().for_each(|line| line.wait_for_end(deadline));
+        self.connections.iter_mut().for_each(|connection| connection.wait_for_end(deadline));
     }
 
     fn wait_until(&self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
-        let mut fds: Vec<_> =
-            self.lines.iter().map(|line| PollFd::from_borrowed_fd(line.as_fd(), PollFlags::IN)).collect();
+        let mut fds: Vec<_> = self
+            .connections
+            .iter()
+            .map(|connection| PollFd::from_borrowed_fd(connection.as_fd(), PollFlags::IN))
+            .collect();
         let _ = rustix::event::poll(&mut fds, Timespec::try_from(left).ok().as_ref());
     }
 }

@@ -26,7 +26,7 @@ use crate::real::lock::{Access, flocked, range_locked};
 #[derive(Debug)]
 pub(in crate::real) enum Refused {
     /// Another process uses a level below the device, or a level beside it.
-    Busy { at: Place },
+    Busy { at: Location },
     /// A loop device that is not below it uses the same bytes.
     Attached { device: PathBuf, shared: Shared },
     /// A system call failed.
@@ -35,7 +35,7 @@ pub(in crate::real) enum Refused {
 
 /// A level that is in use, and how the device leads to it.
 #[derive(Debug)]
-pub(in crate::real) struct Place {
+pub(in crate::real) struct Location {
     pub(in crate::real) store: Store,
     pub(in crate::real) name: PathBuf,
     pub(in crate::real) way: String,
@@ -86,7 +86,7 @@ pub(in crate::real) fn check_beside(storage: &Storage, access: Access) -> Result
         match access {
             Access::Exclusive => return Err(Refused::Attached { device, shared }),
             Access::ReadOnly if is_claimed(&device, rdev) => {
-                let at = Place { store: Store::Block { rdev }, name: device, way: shared.to_string() };
+                let at = Location { store: Store::Block { rdev }, name: device, way: shared.to_string() };
                 return Err(Refused::Busy { at });
             }
             Access::ReadOnly => {}
@@ -96,10 +96,10 @@ pub(in crate::real) fn check_beside(storage: &Storage, access: Access) -> Result
 }
 
 impl Storage {
-    fn place(&self, nth: usize) -> Place {
+    fn place(&self, nth: usize) -> Location {
         let level = &self.levels[nth];
         let names: Vec<PathBuf> = self.levels[..=nth].iter().map(|level| level.name.clone()).collect();
-        Place { store: level.store, name: level.name.clone(), way: super::on(&names) }
+        Location { store: level.store, name: level.name.clone(), way: super::on(&names) }
     }
 }
 

@@ -30,7 +30,7 @@ const SLICES_MAX: usize = 64;
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct Connection {
     stream: Stream,
     protocol: Client,
     input: Box<[u8]>,
@@ -47,9 +47,9 @@ pub(super) struct Line {
 }
 
 // SAFETY: all memory that is pointed to is owned by the tasks in `flights`, which are `Send`.
-unsafe impl Send for Line {}
+unsafe impl Send for Connection {}
 
-impl Line {
+impl Connection {
     pub(super) fn new(stream: Stream, protocol: Client) -> Self {
         Self {
             stream,
@@ -102,7 +102,7 @@ impl Line {
 
     /// What the server says of its export.
     pub(super) fn info(&self) -> ExportInfo {
-        *self.protocol.info().expect("bug: a line before its handshake is over")
+        *self.protocol.info().expect("bug: a connection before its handshake is over")
     }
 
     /// Requests that are not over.
@@ -114,8 +114,8 @@ impl Line {
         !self.pieces.is_empty() || self.stream.holds_output()
     }
 
-    /// Sends a task's next request with the next [`Line::move_bytes`]. A task that the server would
-    /// refuse comes back at once.
+    /// Sends a task's next request with the next [`Connection::move_bytes`]. A task that the server
+    /// would refuse comes back at once.
     pub(super) fn submit(&mut self, task: Box<dyn Task>, named: Named) -> Result<(), Answered> {
         let Named { wish, fua, cookie, covers } = named;
         let request = Request { cookie, ask: wish.ask, offset: wish.offset, len: wish.bytes, fua };
@@ -293,7 +293,7 @@ impl Line {
         Ok(came)
     }
 
-    /// Reads a range and waits, before the line has any task.
+    /// Reads a range and waits, before the connection has any task.
     pub(super) fn read_now(&mut self, offset: u64, into: &mut [u8], deadline: Instant) -> Result<(), Lost> {
         let (answer, answers) = std::sync::mpsc::channel();
         let (ask, bytes) = (Ask::READ, into.len() as u64);
@@ -353,7 +353,7 @@ impl Line {
     }
 }
 
-impl AsFd for Line {
+impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
