@@ -143,22 +143,22 @@ impl Lane {
     }
 
     /// Gives the piece's lock back before the piece ends.
-    pub(crate) fn unlock(&mut self, at: usize) {
-        if let Some(lock) = self.pieces[at].lock.take() {
+    pub(crate) fn unlock(&mut self, piece: usize) {
+        if let Some(lock) = self.pieces[piece].lock.take() {
             self.locks.release(lock, &mut self.ready);
         }
     }
 
     /// Ends a piece.
-    pub(crate) fn finish(&mut self, at: usize, cx: &mut Cx<'_>) {
-        self.unlock(at);
-        let piece = self.pieces.remove(at);
-        debug_assert_eq!(piece.pending, 0, "a piece ended with I/O in flight");
-        if piece.reserved > 0 {
-            cx.give_back_reserved(piece.first, piece.reserved);
+    pub(crate) fn finish(&mut self, piece: usize, cx: &mut Cx<'_>) {
+        self.unlock(piece);
+        let it = self.pieces.remove(piece);
+        debug_assert_eq!(it.pending, 0, "a piece ended with I/O in flight");
+        if it.reserved > 0 {
+            cx.give_back_reserved(it.first, it.reserved);
         }
-        let Piece { request, error, from_origin, .. } = piece;
-        cx.delta.tell(if piece.kind.is_range() {
+        let Piece { request, error, from_origin, .. } = it;
+        cx.delta.tell(if it.kind.is_range() {
             Up::RangePieceDone { request, error }
         } else {
             Up::PieceDone { request, error, from_origin }
@@ -166,23 +166,23 @@ impl Lane {
     }
 
     /// Ends a piece whose wait is over.
-    pub(crate) fn end(&mut self, at: usize, result: Result<(), RequestError>, cx: &mut Cx<'_>) {
+    pub(crate) fn end(&mut self, piece: usize, result: Result<(), RequestError>, cx: &mut Cx<'_>) {
         match result {
-            Ok(()) => self.finish(at, cx),
-            Err(error) => self.fail(at, error, cx),
+            Ok(()) => self.finish(piece, cx),
+            Err(error) => self.fail(piece, error, cx),
         }
     }
 
     /// Takes a piece out again that isn't done.
-    pub(crate) fn take_back(&mut self, at: usize) -> Piece {
-        self.unlock(at);
-        self.pieces.remove(at)
+    pub(crate) fn take_back(&mut self, piece: usize) -> Piece {
+        self.unlock(piece);
+        self.pieces.remove(piece)
     }
 
     /// Ends a piece with an error.
-    pub(crate) fn fail(&mut self, at: usize, error: RequestError, cx: &mut Cx<'_>) {
-        self.pieces[at].fail(error);
-        self.finish(at, cx);
+    pub(crate) fn fail(&mut self, piece: usize, error: RequestError, cx: &mut Cx<'_>) {
+        self.pieces[piece].fail(error);
+        self.finish(piece, cx);
     }
 
     /// The first byte of a slot on the cache device.

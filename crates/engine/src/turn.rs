@@ -79,17 +79,17 @@ impl Lane {
     }
 
     /// Begins a piece; it starts when its lock is granted.
-    fn begin(&mut self, piece: Piece) {
-        let (first, blocks) = (piece.first, u64::from(piece.blocks));
-        let exclusive = piece.kind != PieceKind::Read;
+    fn begin(&mut self, arrived: Piece) {
+        let (first, blocks) = (arrived.first, u64::from(arrived.blocks));
+        let exclusive = arrived.kind != PieceKind::Read;
         if exclusive {
-            self.under_way.make_void(first, piece.end());
+            self.under_way.make_void(first, arrived.end());
         }
-        let at = self.pieces.insert(piece);
-        let (lock, granted) = self.locks.acquire(first, blocks, exclusive, at);
-        self.pieces[at].lock = Some(lock);
+        let piece = self.pieces.insert(arrived);
+        let (lock, granted) = self.locks.acquire(first, blocks, exclusive, piece);
+        self.pieces[piece].lock = Some(lock);
         if granted {
-            self.ready.push_back(at);
+            self.ready.push_back(piece);
         }
     }
 
@@ -97,9 +97,9 @@ impl Lane {
     pub(crate) fn work(&mut self, cx: &mut Cx<'_>) {
         self.look_at_ended(cx);
         self.begin_arrived();
-        while let Some(at) = self.ready.pop_front() {
+        while let Some(piece) = self.ready.pop_front() {
             self.expect_next(cx.mem);
-            self.start(at, cx);
+            self.start(piece, cx);
         }
     }
 
@@ -108,15 +108,15 @@ impl Lane {
     pub(crate) fn work_apart(&mut self, cx: &mut Cx<'_>) {
         self.look_at_ended(cx);
         // In the caches of the processor that needs them.
-        self.arrived.iter().for_each(|piece| expect(self, piece, cx.mem));
+        self.arrived.iter().for_each(|it| expect(self, it, cx.mem));
         self.begin_arrived();
         let mut others = VecDeque::new();
-        while let Some(at) = self.ready.pop_front() {
-            if self.pieces[at].kind.is_of_one_lane() {
+        while let Some(piece) = self.ready.pop_front() {
+            if self.pieces[piece].kind.is_of_one_lane() {
                 self.expect_next(cx.mem);
-                self.start(at, cx);
+                self.start(piece, cx);
             } else {
-                others.push_back(at);
+                others.push_back(piece);
             }
         }
         self.ready = others;
@@ -128,8 +128,8 @@ impl Lane {
             return;
         }
         let read = |nth: usize| {
-            let piece = self.ready.get(nth).map(|at| &self.pieces[*at])?;
-            (piece.kind == PieceKind::Read).then_some(piece.first)
+            let it = self.ready.get(nth).map(|piece| &self.pieces[*piece])?;
+            (it.kind == PieceKind::Read).then_some(it.first)
         };
         let (next, after, mut ahead) = (read(0), read(1), self.ahead);
         expect_copies(self, &mut ahead, next, after, mem);
@@ -138,10 +138,10 @@ impl Lane {
 
     /// Blocks that there is work for, about.
     pub(crate) fn work_blocks(&self) -> u64 {
-        let ready = self.ready.iter().map(|at| &self.pieces[*at]).chain(&self.arrived);
-        let own = ready.filter(|piece| piece.kind.is_of_one_lane());
+        let ready = self.ready.iter().map(|piece| &self.pieces[*piece]).chain(&self.arrived);
+        let own = ready.filter(|it| it.kind.is_of_one_lane());
         let ended = self.ended.iter().map(|(io, _)| if self.ios[*io].is_batch() { BATCH_BLOCKS } else { 1 });
-        own.map(|piece| u64::from(piece.blocks)).chain(ended).sum()
+        own.map(|it| u64::from(it.blocks)).chain(ended).sum()
     }
 
     /// Batches that have ended and wait to be looked at, and those that are under way.
@@ -164,17 +164,17 @@ impl Lane {
         self.ended = ended;
     }
 
-    fn start(&mut self, at: usize, cx: &mut Cx<'_>) {
-        match self.pieces[at].kind {
+    fn start(&mut self, piece: usize, cx: &mut Cx<'_>) {
+        match self.pieces[piece].kind {
             PieceKind::Read => {
                 if cx.facts.planted(Canary::FillOverNewer) {
-                    self.unlock(at);
+                    self.unlock(piece);
                 }
-                start_read(self, at, cx);
+                start_read(self, piece, cx);
             }
-            PieceKind::Write => start_write(self, at, cx),
-            PieceKind::Direct => start_direct(self, at, cx),
-            PieceKind::Discard | PieceKind::Zero | PieceKind::Punch => clear_way(self, at, cx),
+            PieceKind::Write => start_write(self, piece, cx),
+            PieceKind::Direct => start_direct(self, piece, cx),
+            PieceKind::Discard | PieceKind::Zero | PieceKind::Punch => clear_way(self, piece, cx),
         }
     }
 
@@ -242,9 +242,9 @@ impl Lane {
             Waiter::Request(request) => {
                 cx.delta.tell(Up::PieceDone { request, error: result.err(), from_origin: false });
             }
-            Waiter::Piece(at) => self.end(at, result, cx),
-            Waiter::Invalidated(at) => invalidated(self, at, result, cx),
-            Waiter::Replaced(at) => replaced(self, at, result, cx),
+            Waiter::Piece(piece) => self.end(piece, result, cx),
+            Waiter::Invalidated(piece) => invalidated(self, piece, result, cx),
+            Waiter::Replaced(piece) => replaced(self, piece, result, cx),
             Waiter::Freed(segment) if result.is_ok() => freed_durable(self, segment, cx),
             Waiter::Dropped(flat) if result.is_ok() => self.trouble.recorded(flat),
             Waiter::Freed(_) | Waiter::Dropped(_) => {}

@@ -49,14 +49,14 @@ pub(crate) fn detour(lane: &Lane, found: Found, flat: Flat, cx: &Cx<'_>) -> Opti
 #[cold]
 pub(crate) fn read_detour(
     lane: &mut Lane,
-    at: usize,
+    piece: usize,
     block: u32,
     found: Found,
     blocks: u32,
     instead_of_ns: u64,
     cx: &mut Cx<'_>,
 ) -> u32 {
-    let first = lane.pieces[at].first + block;
+    let first = lane.pieces[piece].first + block;
     let mut cached: SmallVec<[(u32, u32); 1]> = smallvec![(found.slot, found.checksum)];
     let room = lane.detours.room_blocks().min(blocks);
     while (cached.len() as u32) < room {
@@ -71,7 +71,7 @@ pub(crate) fn read_detour(
     let (origin, blocks) = (cx.facts.origin_of(first), cached.len() as u32);
     cx.delta.counters.bypassed_congested_blocks += u64::from(blocks);
     cx.delta.counters.read_misses += u64::from(blocks);
-    lane.pieces[at].hold();
+    lane.pieces[piece].hold();
     *lane.detours.count(blocks) += 1;
     let taken = cx.delta.detour_began(origin, instead_of_ns, cx.now);
     let buf = cx.alloc(buffer_blocks(blocks));
@@ -81,7 +81,7 @@ pub(crate) fn read_detour(
         // The origin ends inside the last block: what is behind its end reads as zeroes.
         cx.mem.zero(Span::new(buf, len as u32, whole.len - len as u32));
     }
-    let detour = lane.detours.all.insert(Detour { waits: Some((at, block)), first, cached, buf, taken });
+    let detour = lane.detours.all.insert(Detour { waits: Some((piece, block)), first, cached, buf, taken });
     let io = lane.ios.insert(LaneIo::Detour { detour });
     let end = first.0 + u64::from(blocks);
     cx.delta.measure(Measured::OriginReadBegan { origin, first: first.0, end }, cx.now);
@@ -100,12 +100,12 @@ pub(crate) fn detour_step(lane: &mut Lane, cx: &mut Cx<'_>) {
     for detour in late {
         let it = &mut lane.detours.all[detour];
         let (first, cached) = (it.first, it.cached.clone());
-        let Some((at, block)) = it.waits.take() else { continue };
+        let Some((piece, block)) = it.waits.take() else { continue };
         for (nth, &(slot, checksum)) in (0..).zip(&cached) {
-            read_after_all(lane, at, block + nth, first + nth, slot, checksum, cx);
+            read_after_all(lane, piece, block + nth, first + nth, slot, checksum, cx);
         }
-        detour_over(lane, at, &cached);
-        read_step(lane, at, cx);
+        detour_over(lane, piece, &cached);
+        read_step(lane, piece, cx);
     }
 }
 
@@ -120,27 +120,27 @@ pub(crate) fn detour_done(lane: &mut Lane, detour: usize, result: Result<(), Dev
     if let Err(error) = result {
         cx.origin_failed(Op::Read, first, u64::from(blocks), error);
     }
-    if let Some((at, block)) = it.waits {
+    if let Some((piece, block)) = it.waits {
         for (nth, &(slot, checksum)) in (0..).zip(&it.cached) {
             let (flat, from) = ((first + nth), blocks_span(it.buf, nth, 1));
             if result.is_ok() && is_as_cached(lane, flat, from, checksum, cx) {
-                let piece = &mut lane.pieces[at];
-                piece.needs_origin();
-                let (buf, to) = (piece.buf.expect("a read has a buffer"), piece.buf_block + block + nth);
+                let reading = &mut lane.pieces[piece];
+                reading.needs_origin();
+                let (buf, to) = (reading.buf.expect("a read has a buffer"), reading.buf_block + block + nth);
                 cx.mem.copy(from, buf, to * BLOCK_BYTES as u32);
             } else {
-                read_after_all(lane, at, block + nth, flat, slot, checksum, cx);
+                read_after_all(lane, piece, block + nth, flat, slot, checksum, cx);
             }
         }
-        detour_over(lane, at, &it.cached);
-        read_step(lane, at, cx);
+        detour_over(lane, piece, &it.cached);
+        read_step(lane, piece, cx);
     }
     cx.free(it.buf, buffer_blocks(blocks));
 }
 
 /// No hit waits for these blocks of the origin any more.
-fn detour_over(lane: &mut Lane, at: usize, cached: &[(u32, u32)]) {
-    lane.pieces[at].release();
+fn detour_over(lane: &mut Lane, piece: usize, cached: &[(u32, u32)]) {
+    lane.pieces[piece].release();
     for (slot, _) in cached {
         lane.log.unpin(*slot);
     }
@@ -155,7 +155,7 @@ fn is_as_cached(lane: &Lane, flat: Flat, read: Span, checksum: u32, cx: &Cx<'_>)
 
 /// The origin failed, or has something else, or did not answer: a block is read from where it
 /// is cached.
-fn read_after_all(lane: &mut Lane, at: usize, block: u32, flat: Flat, slot: u32, checksum: u32, cx: &mut Cx<'_>) {
+fn read_after_all(lane: &mut Lane, piece: usize, block: u32, flat: Flat, slot: u32, checksum: u32, cx: &mut Cx<'_>) {
     let device = holder(lane, flat, cx);
-    read_slots(lane, SlotsRead { piece: at, at: block, slot, checksums: smallvec![checksum], device }, cx);
+    read_slots(lane, SlotsRead { piece, block, slot, checksums: smallvec![checksum], device }, cx);
 }

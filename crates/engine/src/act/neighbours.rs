@@ -47,30 +47,30 @@ use crate::organ::under_way::Reading;
 pub(crate) const IN_FLIGHT_BLOCKS_MAX: u64 = 256;
 /// Reads blocks of a piece that missed from the origin, except blocks that another piece reads.
 /// Their neighbours come along if that is likely to pay.
-pub(crate) fn read_missed(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
-    let (from, to) = join(lane, at, block, blocks, cx);
+pub(crate) fn read_missed(lane: &mut Lane, piece: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
+    let (from, to) = join(lane, piece, block, blocks, cx);
     if from == to {
         return;
     }
     let (block, blocks) = (from, to - from);
     cx.delta.counters.read_misses += u64::from(blocks);
-    let first = lane.pieces[at].first + block;
+    let first = lane.pieces[piece].first + block;
     // A block that is asked for is no neighbour of another piece's miss.
     lane.under_way.make_void(first, first + blocks);
-    match widened(lane, at, block, blocks, cx) {
-        Some((wide, into)) => read_wide(lane, at, block, blocks, wide, into, cx),
-        None => read_origin(lane, at, block, blocks, cx),
+    match widened(lane, piece, block, blocks, cx) {
+        Some((wide, into)) => read_wide(lane, piece, block, blocks, wide, into, cx),
+        None => read_origin(lane, piece, block, blocks, cx),
     }
 }
 
-fn widened(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> Option<(Reading, Into)> {
+fn widened(lane: &mut Lane, piece: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> Option<(Reading, Into)> {
     let unit = cx.facts.options.read_around_blocks();
-    let piece = &lane.pieces[at];
-    let from = piece.first + block;
+    let it = &lane.pieces[piece];
+    let from = it.first + block;
     let to = from + blocks;
     // Memory comes in powers of two.
     let in_flight = (lane.under_way.wide() + 1) * unit.next_power_of_two();
-    if u64::from(blocks) >= unit || piece.bypass || in_flight > IN_FLIGHT_BLOCKS_MAX {
+    if u64::from(blocks) >= unit || it.bypass || in_flight > IN_FLIGHT_BLOCKS_MAX {
         return None;
     }
     let origin = cx.facts.origin_of(from);
@@ -99,7 +99,7 @@ fn widened(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> 
     if alone || lane.under_way.any_wide(first, end) || lane.locks.any_exclusive(first, end) {
         return None;
     }
-    let mut wide = Reading::wide(at, first, end);
+    let mut wide = Reading::wide(piece, first, end);
     (first.0..end.0).filter(|flat| !wanted(flat)).for_each(|flat| wide.make_void(Flat(flat)));
     Some((wide, into))
 }
@@ -121,11 +121,11 @@ fn goal_of_neighbours(lane: &mut Lane, flat: Flat, unit: u64, cx: &Cx<'_>) -> Op
 /// Whether the cache takes neighbours of that block now. A budget is for blocks that were asked
 /// for.
 fn takes_neighbours(lane: &Lane, flat: Flat, cx: &Cx<'_>) -> bool {
-    let at = cx.facts.origin_of(flat);
-    let origin = &cx.delta.origins[at];
+    let origin = cx.facts.origin_of(flat);
+    let it = &cx.delta.origins[origin];
     let unfit = cx.cache_failed() || lane.log.saturated() || cx.delta.budget.is_some();
-    let congested = cx.delta.gauge.reads_congested(&origin.gauge, cx.now).is_some();
-    let past = cx.facts.origins[at].mode == Mode::Passthrough || origin.flush.is_overdue() || congested;
+    let congested = cx.delta.gauge.reads_congested(&it.gauge, cx.now).is_some();
+    let past = cx.facts.origins[origin].mode == Mode::Passthrough || it.flush.is_overdue() || congested;
     !unfit && !past && lane.policy.takes_neighbours(has_room(lane))
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn has_room_for_missed(lane: &Lane) -> bool {
     has_room(lane) || lane.neighbours.in_vain(lane.log.slots())
 }
 
-fn read_wide(lane: &mut Lane, at: usize, block: u32, blocks: u32, wide: Reading, into: Into, cx: &mut Cx<'_>) {
+fn read_wide(lane: &mut Lane, piece: usize, block: u32, blocks: u32, wide: Reading, into: Into, cx: &mut Cx<'_>) {
     let (device, offset, len) = cx.origin_range(wide.first(), u64::from(wide.blocks()));
     // All buffers have one size, whatever is read: the arena has chunks for each size.
     let buf = cx.alloc(cx.facts.options.read_around_blocks() as u32);
@@ -148,40 +148,40 @@ fn read_wide(lane: &mut Lane, at: usize, block: u32, blocks: u32, wide: Reading,
     let origin = cx.facts.origin_of(wide.first());
     let (from, to) = (wide.first().0, wide.first().0 + u64::from(wide.blocks()));
     let read = lane.under_way.begin(wide);
-    let io = lane.ios.insert(LaneIo::ReadWide(WideRead { at: block, blocks, read, buf, into }));
-    lane.pieces[at].hold();
+    let io = lane.ios.insert(LaneIo::ReadWide(WideRead { block, blocks, read, buf, into }));
+    lane.pieces[piece].hold();
     cx.delta.measure(Measured::OriginReadBegan { origin, first: from, end: to }, cx.now);
     cx.io(lane.id, io, device, Op::Read, offset, Some(span));
 }
 
 /// A read with neighbours is over: its readers get their blocks, and the neighbours a place.
 pub(crate) fn wide_done(lane: &mut Lane, read: &WideRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-    let &WideRead { at: block, blocks, read, buf, into } = read;
+    let &WideRead { block, blocks, read, buf, into } = read;
     let (mut wide, waiting) = lane.under_way.end(read);
-    let at = wide.piece();
+    let piece = wide.piece();
     let origin = cx.facts.origin_of(wide.first());
     cx.delta.origins[origin].client_read_ended(result.is_ok().then_some(wide.blocks()), cx.now);
-    let piece = &mut lane.pieces[at];
-    piece.release();
+    let it = &mut lane.pieces[piece];
+    it.release();
     if let Err(error) = result {
         cx.origin_failed(Op::Read, wide.first(), u64::from(wide.blocks()), error);
         // Perhaps only a neighbour can't be read, and a disk may try for long.
         cx.delta.origins[origin].gauge.wide_read_failed(cx.now);
         free_unit(buf, cx);
-        read_origin(lane, at, block, blocks, cx);
+        read_origin(lane, piece, block, blocks, cx);
         go_on(lane, &wide, waiting, false, cx);
         return;
     }
-    let from = piece.first + block;
+    let from = it.first + block;
     let to = from + blocks;
     let asked_for = blocks_span(buf, (from.0 - wide.first().0) as u32, blocks);
-    let target = piece.buf.expect("a read has a buffer");
-    cx.mem.copy(asked_for, target, (piece.buf_block + block) * BLOCK_BYTES as u32);
+    let target = it.buf.expect("a read has a buffer");
+    cx.mem.copy(asked_for, target, (it.buf_block + block) * BLOCK_BYTES as u32);
     share(lane, &wide, &waiting, buf, 0, cx);
     no_neighbours_of_its_own(lane, &mut wide, &waiting);
     // In order, so that they can be read by one I/O later.
     take_neighbours(lane, &wide, wide.first(), from, buf, into, cx);
-    read_step(lane, at, cx);
+    read_step(lane, piece, cx);
     take_neighbours(lane, &wide, to, wide.end(), buf, into, cx);
     free_unit(buf, cx);
     go_on(lane, &wide, waiting, true, cx);

@@ -34,9 +34,10 @@ fn waiting(lane: &mut Lane, flat: Flat, past: bool) -> Option<(Span, bool)> {
 }
 
 /// Starts a read piece that has its lock: each block from RAM, the cache device or the origin.
-pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
-    let (first, blocks, buf_block) = (lane.pieces[at].first, lane.pieces[at].blocks, lane.pieces[at].buf_block);
-    let buf = lane.pieces[at].buf.expect("a read has a buffer");
+pub(crate) fn start_read(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) {
+    let (first, blocks, buf_block) =
+        (lane.pieces[piece].first, lane.pieces[piece].blocks, lane.pieces[piece].buf_block);
+    let buf = lane.pieces[piece].buf.expect("a read has a buffer");
     let past = cx.facts.origins[cx.facts.origin_of(first)].mode == Mode::Passthrough;
     // In passthrough mode a clean block is not read from the cache.
     let readable = |found: Found| found.dirty || !past;
@@ -48,7 +49,7 @@ pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
                 cx.delta.counters.read_hits += 1;
                 cx.delta.counters.ram_hits += 1;
                 cx.mem.copy(copy, buf, (buf_block + block) * BLOCK_BYTES as u32);
-                if first && !lane.pieces[at].bypass {
+                if first && !lane.pieces[piece].bypass {
                     ask_about_neighbour(lane, flat, copy, cx);
                 }
                 block += 1;
@@ -63,15 +64,15 @@ pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
                 }
                 block += 1;
             }
-            lane.pieces[at].add_missed((from, block - from));
-            if !lane.pieces[at].bypass {
+            lane.pieces[piece].add_missed((from, block - from));
+            if !lane.pieces[piece].bypass {
                 expect_missed(lane, first.0 + u64::from(from)..first.0 + u64::from(block), cx.mem);
             }
-            read_missed(lane, at, from, block - from, cx);
+            read_missed(lane, piece, from, block - from, cx);
             continue;
         };
         if let Some(instead_of_ns) = detour(lane, found, flat, cx) {
-            block += read_detour(lane, at, block, found, blocks - block, instead_of_ns, cx);
+            block += read_detour(lane, piece, block, found, blocks - block, instead_of_ns, cx);
             continue;
         }
         cx.delta.counters.read_hits += 1;
@@ -101,19 +102,19 @@ pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
             checksums.push(next.checksum);
             block += 1;
         }
-        read_slots(lane, SlotsRead { piece: at, at: from, slot: found.slot, checksums, device }, cx);
+        read_slots(lane, SlotsRead { piece, block: from, slot: found.slot, checksums, device }, cx);
     }
-    read_step(lane, at, cx);
+    read_step(lane, piece, cx);
 }
 
 /// Reads blocks of a piece from consecutive slots of the cache device.
 pub(crate) fn read_slots(lane: &mut Lane, read: SlotsRead, cx: &mut Cx<'_>) {
     lane.log.pin(read.slot);
-    let piece = &mut lane.pieces[read.piece];
-    piece.hold();
-    let buf = piece.buf.expect("a read has a buffer");
+    let it = &mut lane.pieces[read.piece];
+    it.hold();
+    let buf = it.buf.expect("a read has a buffer");
     let read_blocks = read.checksums.len() as u64;
-    let span = blocks_span(buf, piece.buf_block + read.at, read_blocks as u32);
+    let span = blocks_span(buf, it.buf_block + read.block, read_blocks as u32);
     let offset = lane.offset_of(read.slot, cx);
     let device = read.device;
     let io = lane.ios.insert(LaneIo::ReadCache(read));
@@ -122,21 +123,21 @@ pub(crate) fn read_slots(lane: &mut Lane, read: SlotsRead, cx: &mut Cx<'_>) {
 }
 
 /// Reads blocks of a piece from its origin, where other pieces may join the read.
-pub(crate) fn read_origin(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
-    let first = lane.pieces[at].first + block;
-    let read = lane.under_way.begin(Reading::new(at, first, blocks));
-    ask_origin(lane, at, block, blocks, LaneIo::ReadOrigin { read }, cx);
+pub(crate) fn read_origin(lane: &mut Lane, piece: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
+    let first = lane.pieces[piece].first + block;
+    let read = lane.under_way.begin(Reading::new(piece, first, blocks));
+    ask_origin(lane, piece, block, blocks, LaneIo::ReadOrigin { read }, cx);
 }
 
 /// Reads blocks of a piece from the origin. `what` tells what the I/O is for.
-pub(crate) fn ask_origin(lane: &mut Lane, at: usize, block: u32, blocks: u32, what: LaneIo, cx: &mut Cx<'_>) {
-    let piece = &mut lane.pieces[at];
-    piece.hold();
-    piece.needs_origin();
-    let first = piece.first + block;
+pub(crate) fn ask_origin(lane: &mut Lane, piece: usize, block: u32, blocks: u32, what: LaneIo, cx: &mut Cx<'_>) {
+    let it = &mut lane.pieces[piece];
+    it.hold();
+    it.needs_origin();
+    let first = it.first + block;
     let (device, offset, len) = cx.origin_range(first, u64::from(blocks));
-    let buf = piece.buf.expect("a read has a buffer");
-    let whole = blocks_span(buf, piece.buf_block + block, blocks);
+    let buf = it.buf.expect("a read has a buffer");
+    let whole = blocks_span(buf, it.buf_block + block, blocks);
     if len < u64::from(whole.len) {
         // The origin ends inside this block: the part behind its end reads as zeroes.
         cx.mem.zero(Span::new(buf, whole.offset() + len as u32, whole.len - len as u32));
@@ -151,34 +152,34 @@ pub(crate) fn ask_origin(lane: &mut Lane, at: usize, block: u32, blocks: u32, wh
 /// A read of the origin is over, for its piece and for those that joined it.
 pub(crate) fn read_origin_done(lane: &mut Lane, read: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
     let (read, waiting) = lane.under_way.end(read);
-    let at = read.piece();
-    let piece = &mut lane.pieces[at];
-    let origin = cx.facts.origin_of(piece.first);
+    let piece = read.piece();
+    let it = &mut lane.pieces[piece];
+    let origin = cx.facts.origin_of(it.first);
     let blocks = result.is_ok().then_some(read.blocks());
     cx.delta.measure(Measured::OriginReadEnded { origin, blocks }, cx.now);
-    piece.release();
+    it.release();
     if let Err(error) = result {
-        piece.fail(RequestError::Io);
+        it.fail(RequestError::Io);
         cx.origin_failed(Op::Read, read.first(), u64::from(read.blocks()), error);
     } else if !waiting.is_empty() {
         // The blocks are shared before the piece ends, because its buffer goes with it.
-        let ahead = (read.first().0 - piece.first.0) as u32;
-        let (buf, buf_block) = (piece.buf.expect("a read has a buffer"), piece.buf_block + ahead);
+        let ahead = (read.first().0 - it.first.0) as u32;
+        let (buf, buf_block) = (it.buf.expect("a read has a buffer"), it.buf_block + ahead);
         share(lane, &read, &waiting, buf, buf_block, cx);
     }
-    read_step(lane, at, cx);
+    read_step(lane, piece, cx);
     go_on(lane, &read, waiting, result.is_ok(), cx);
 }
 
 /// A read of the cache device is over: each block is verified before it leaves.
 pub(crate) fn read_cache_done(lane: &mut Lane, read: &SlotsRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-    let &SlotsRead { piece: at, at: block, slot, ref checksums, device } = read;
+    let &SlotsRead { piece, block, slot, ref checksums, device } = read;
     lane.log.unpin(slot);
     cx.delta.measure(Measured::CacheReadEnded { sound: result.is_ok() }, cx.now);
-    let piece = &mut lane.pieces[at];
-    piece.release();
-    let (first, buf_block) = (piece.first, piece.buf_block);
-    let buf = piece.buf.expect("a read has a buffer");
+    let it = &mut lane.pieces[piece];
+    it.release();
+    let (first, buf_block) = (it.first, it.buf_block);
+    let buf = it.buf.expect("a read has a buffer");
     for (nth, &expected) in checksums.iter().enumerate() {
         let block = block + nth as u32;
         let flat = first + block;
@@ -197,36 +198,36 @@ pub(crate) fn read_cache_done(lane: &mut Lane, read: &SlotsRead, result: Result<
         match try_other(lane, flat, slot, device, result, cx) {
             Finding::AskOther => {
                 let (device, checksums) = (holder(lane, flat, cx), smallvec![expected]);
-                read_slots(lane, SlotsRead { piece: at, at: block, slot, checksums, device }, cx);
+                read_slots(lane, SlotsRead { piece, block, slot, checksums, device }, cx);
             }
             finding => match damaged(lane, flat, slot, finding, cx) {
-                Damage::Lost => lane.pieces[at].fail(RequestError::Io),
-                Damage::OnOrigin => read_origin(lane, at, block, 1, cx),
+                Damage::Lost => lane.pieces[piece].fail(RequestError::Io),
+                Damage::OnOrigin => read_origin(lane, piece, block, 1, cx),
             },
         }
     }
-    read_step(lane, at, cx);
+    read_step(lane, piece, cx);
 }
 
 /// Ends a read piece when none of its I/O is in flight; missed blocks are offered to the policy.
-pub(crate) fn read_step(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
-    if lane.pieces[at].pending > 0 {
+pub(crate) fn read_step(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) {
+    if lane.pieces[piece].pending > 0 {
         return;
     }
-    if lane.pieces[at].error.is_none() && !lane.pieces[at].bypass {
-        for (block, blocks) in lane.pieces[at].take_missed() {
-            (block..block + blocks).for_each(|block| promote(lane, at, block, cx));
+    if lane.pieces[piece].error.is_none() && !lane.pieces[piece].bypass {
+        for (block, blocks) in lane.pieces[piece].take_missed() {
+            (block..block + blocks).for_each(|block| promote(lane, piece, block, cx));
         }
     }
-    lane.finish(at, cx);
+    lane.finish(piece, cx);
 }
 
 /// Puts a block that was read from the origin into the cache, if the policy wants it and it
 /// doesn't have to wait.
-fn promote(lane: &mut Lane, at: usize, block: u32, cx: &mut Cx<'_>) {
-    let piece = &lane.pieces[at];
-    let flat = piece.first + block;
-    let span = blocks_span(piece.buf.expect("a read has a buffer"), piece.buf_block + block, 1);
+fn promote(lane: &mut Lane, piece: usize, block: u32, cx: &mut Cx<'_>) {
+    let it = &lane.pieces[piece];
+    let flat = it.first + block;
+    let span = blocks_span(it.buf.expect("a read has a buffer"), it.buf_block + block, 1);
     // Another piece may have missed the block, too, and been first.
     if lane.store.get(flat).is_some() && !cx.facts.planted(Canary::FillOverNewer) {
         lane.store.touch(flat);

@@ -34,8 +34,8 @@ use crate::organ::under_way::{Reading, Waiting};
 /// Returns what is left between them: its first block, and the block behind its end. In passthrough
 /// mode no read is joined. A user who looks for a fault there wants each request to go to the
 /// origin.
-pub(crate) fn join(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) -> (u32, u32) {
-    let (begin, end) = (lane.pieces[at].first, block + blocks);
+pub(crate) fn join(lane: &mut Lane, piece: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) -> (u32, u32) {
+    let (begin, end) = (lane.pieces[piece].first, block + blocks);
     if cx.facts.origins[cx.facts.origin_of(begin)].mode == Mode::Passthrough {
         return (block, end);
     }
@@ -47,8 +47,8 @@ pub(crate) fn join(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &mut
     let from = (block..last).find(|block| read_of(lane, *block).is_none()).unwrap_or(last.min(to));
     for block in (block..from).chain(to..end) {
         let id = read_of(lane, block).expect("somebody reads what lies around the rest");
-        if lane.under_way.wait(id, at, block) {
-            lane.pieces[at].hold();
+        if lane.under_way.wait(id, piece, block) {
+            lane.pieces[piece].hold();
         }
     }
     (from, to)
@@ -59,7 +59,7 @@ pub(crate) fn join(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &mut
 pub(crate) fn no_neighbours_of_its_own(lane: &Lane, read: &mut Reading, waiting: &[Waiting]) {
     let piece = read.piece();
     for it in waiting.iter().filter(|it| it.piece == piece) {
-        let first = lane.pieces[it.piece].first.0 + u64::from(it.at);
+        let first = lane.pieces[it.piece].first.0 + u64::from(it.block);
         (first..first + u64::from(it.blocks)).for_each(|flat| read.make_void(Flat(flat)));
     }
 }
@@ -68,18 +68,18 @@ pub(crate) fn no_neighbours_of_its_own(lane: &Lane, read: &mut Reading, waiting:
 /// read is block `buf_block` of `buf`.
 pub(crate) fn share(lane: &Lane, read: &Reading, waiting: &[Waiting], buf: Buf, buf_block: u32, cx: &mut Cx<'_>) {
     for it in waiting {
-        let piece = &lane.pieces[it.piece];
-        let ahead = (piece.first.0 + u64::from(it.at) - read.first().0) as u32;
-        let target = piece.buf.expect("a read has a buffer");
+        let reading = &lane.pieces[it.piece];
+        let ahead = (reading.first.0 + u64::from(it.block) - read.first().0) as u32;
+        let target = reading.buf.expect("a read has a buffer");
         let from = blocks_span(buf, buf_block + ahead, it.blocks);
-        cx.mem.copy(from, target, (piece.buf_block + it.at) * BLOCK_BYTES as u32);
+        cx.mem.copy(from, target, (reading.buf_block + it.block) * BLOCK_BYTES as u32);
     }
 }
 
 /// Lets the pieces that waited go on: with the blocks that they were given, or by reading them
 /// themselves.
 pub(crate) fn go_on(lane: &mut Lane, read: &Reading, waiting: Vec<Waiting>, given: bool, cx: &mut Cx<'_>) {
-    for Waiting { piece, at, blocks } in waiting {
+    for Waiting { piece, block, blocks } in waiting {
         lane.pieces[piece].release();
         let counters = &mut cx.delta.counters;
         if given && piece != read.piece() {
@@ -92,7 +92,7 @@ pub(crate) fn go_on(lane: &mut Lane, read: &Reading, waiting: Vec<Waiting>, give
         if given {
             read_step(lane, piece, cx);
         } else {
-            read_origin(lane, piece, at, blocks, cx);
+            read_origin(lane, piece, block, blocks, cx);
         }
     }
 }

@@ -26,54 +26,54 @@ use crate::organ::trouble::Finding;
 use crate::organ::waiter::{Wait, Waiter};
 
 const BLOCK: u32 = BLOCK_BYTES as u32;
-pub(crate) fn start_write(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
-    merge(lane, at, cx);
+pub(crate) fn start_write(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) {
+    merge(lane, piece, cx);
 }
 
 /// Completes the first and the last block from their old content.
-pub(crate) fn merge(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
+pub(crate) fn merge(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) {
     let (head, tail, last) = {
-        let piece = &lane.pieces[at];
-        (piece.head(), piece.tail(), piece.blocks - 1)
+        let it = &lane.pieces[piece];
+        (it.head(), it.tail(), it.blocks - 1)
     };
     if head + tail > 0 {
-        let first = lane.pieces[at].first;
+        let first = lane.pieces[piece].first;
         let origin = cx.facts.origin_of(first);
         let in_part = [(head, first), (tail, (first + last))];
         let missed = in_part.iter().any(|(sectors, flat)| *sectors > 0 && lane.store.get(*flat).is_none());
         let merges = if missed { &mut lane.merges } else { &mut lane.cache_merges };
         if !merges.is_left(origin) {
-            merges.wait(origin, at);
+            merges.wait(origin, piece);
             return;
         }
     }
     // One extra count, so that a merge from RAM doesn't end the phase before all are begun.
-    lane.pieces[at].hold();
+    lane.pieces[piece].hold();
     if head > 0 || (tail > 0 && last == 0) {
-        merge_block(lane, at, 0, cx);
+        merge_block(lane, piece, 0, cx);
     }
     if tail > 0 && last > 0 {
-        merge_block(lane, at, last, cx);
+        merge_block(lane, piece, last, cx);
     }
-    lane.pieces[at].release();
-    merge_step(lane, at, cx);
+    lane.pieces[piece].release();
+    merge_step(lane, piece, cx);
 }
 
-fn merge_block(lane: &mut Lane, at: usize, block: u32, cx: &mut Cx<'_>) {
-    let flat = lane.pieces[at].first + block;
+fn merge_block(lane: &mut Lane, piece: usize, block: u32, cx: &mut Cx<'_>) {
+    let flat = lane.pieces[piece].first + block;
     let found = lane.store.get(flat);
     if let Some(found) = found
         && let Bytes::Ram(from, offset) = lane.bytes_of(found.slot)
     {
-        fill_around(lane, at, block, from, offset, cx);
+        fill_around(lane, piece, block, from, offset, cx);
         return;
     }
-    lane.pieces[at].hold();
+    lane.pieces[piece].hold();
     let places = if found.is_some() { Source::Cache } else { Source::Origin };
     merges_of(lane, places).take(cx.facts.origin_of(flat));
     let buf = cx.alloc(1);
     let from = found.map(|found| (found, holder(lane, flat, cx)));
-    let io = lane.ios.insert(LaneIo::Merge { piece: at, block, buf, from, places });
+    let io = lane.ios.insert(LaneIo::Merge { piece, block, buf, from, places });
     if let Some((found, device)) = from {
         lane.log.pin(found.slot);
         let offset = lane.offset_of(found.slot, cx);
@@ -101,7 +101,7 @@ fn merge_from_origin(lane: &mut Lane, flat: Flat, buf: Buf, io: usize, cx: &mut 
 #[expect(clippy::too_many_arguments, reason = "it is the fields of an I/O")]
 pub(crate) fn merge_done(
     lane: &mut Lane,
-    at: usize,
+    piece: usize,
     block: u32,
     buf: Buf,
     from: Option<(Found, DeviceId)>,
@@ -109,7 +109,7 @@ pub(crate) fn merge_done(
     result: Result<(), DeviceError>,
     cx: &mut Cx<'_>,
 ) {
-    let flat = lane.pieces[at].first + block;
+    let flat = lane.pieces[piece].first + block;
     let mut failed = result.is_err();
     if from.is_none() {
         let origin = cx.facts.origin_of(flat);
@@ -124,13 +124,13 @@ pub(crate) fn merge_done(
                 lane.log.pin(found.slot);
                 let device = holder(lane, flat, cx);
                 let from = Some((found, device));
-                let io = lane.ios.insert(LaneIo::Merge { piece: at, block, buf, from, places });
+                let io = lane.ios.insert(LaneIo::Merge { piece, block, buf, from, places });
                 let offset = lane.offset_of(found.slot, cx);
                 cx.io(lane.id, io, device, Op::Read, offset, Some(blocks_span(buf, 0, 1)));
                 return;
             }
             if damaged(lane, flat, found.slot, finding, cx) == Damage::OnOrigin {
-                let io = lane.ios.insert(LaneIo::Merge { piece: at, block, buf, from: None, places });
+                let io = lane.ios.insert(LaneIo::Merge { piece, block, buf, from: None, places });
                 merge_from_origin(lane, flat, buf, io, cx);
                 return;
             }
@@ -140,24 +140,24 @@ pub(crate) fn merge_done(
         cx.origin_failed(Op::Read, flat, 1, error);
     }
     if failed {
-        lane.pieces[at].fail(RequestError::Io);
+        lane.pieces[piece].fail(RequestError::Io);
     } else {
-        fill_around(lane, at, block, buf, 0, cx);
+        fill_around(lane, piece, block, buf, 0, cx);
     }
     cx.free(buf, 1);
     merges_of(lane, places).give_back(cx.facts.origin_of(flat), 1);
-    lane.pieces[at].release();
-    merge_step(lane, at, cx);
+    lane.pieces[piece].release();
+    merge_step(lane, piece, cx);
     while let Some(next) = merges_of(lane, places).next() {
         merge(lane, next, cx);
     }
 }
 
 /// Copies the parts of a block that the piece does not write into the request's buffer.
-fn fill_around(lane: &mut Lane, at: usize, block: u32, from: Buf, offset: u32, cx: &mut Cx<'_>) {
-    let piece = &lane.pieces[at];
-    let (buf, start) = (piece.buf.expect("a write has a buffer"), (piece.buf_block + block) * BLOCK);
-    let (head, tail, last) = (piece.head(), piece.tail(), piece.blocks - 1);
+fn fill_around(lane: &mut Lane, piece: usize, block: u32, from: Buf, offset: u32, cx: &mut Cx<'_>) {
+    let it = &lane.pieces[piece];
+    let (buf, start) = (it.buf.expect("a write has a buffer"), (it.buf_block + block) * BLOCK);
+    let (head, tail, last) = (it.head(), it.tail(), it.blocks - 1);
     if block == 0 && head > 0 {
         cx.mem.copy(Span::new(from, offset, head), buf, start);
     }
@@ -167,95 +167,95 @@ fn fill_around(lane: &mut Lane, at: usize, block: u32, from: Buf, offset: u32, c
     }
 }
 
-fn merge_step(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
-    let piece = &mut lane.pieces[at];
-    if piece.pending > 0 {
+fn merge_step(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) {
+    let it = &mut lane.pieces[piece];
+    if it.pending > 0 {
         return;
     }
-    if piece.error.is_some() {
-        lane.finish(at, cx);
+    if it.error.is_some() {
+        lane.finish(piece, cx);
         return;
     }
-    piece.completed = true;
-    match piece.kind {
+    it.completed = true;
+    match it.kind {
         PieceKind::Write => {
             if lane.awaiting_room.is_empty() {
-                append_piece(lane, at, cx);
+                append_piece(lane, piece, cx);
             } else {
-                lane.awaiting_room.push_back(at);
+                lane.awaiting_room.push_back(piece);
             }
         }
-        _ => clear_way(lane, at, cx),
+        _ => clear_way(lane, piece, cx),
     }
 }
 
 /// Appends what is left of a piece; false if it has to wait for room.
-fn append_piece(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) -> bool {
+fn append_piece(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) -> bool {
     if cx.cache_failed() {
         // To the origin, then; as a whole, though a part of it may be in the open commit
         // already.
-        let piece = &mut lane.pieces[at];
-        piece.kind = PieceKind::Direct;
-        let reserved = core::mem::take(&mut piece.reserved);
-        cx.give_back_reserved(piece.first, reserved);
-        clear_way(lane, at, cx);
+        let it = &mut lane.pieces[piece];
+        it.kind = PieceKind::Direct;
+        let reserved = core::mem::take(&mut it.reserved);
+        cx.give_back_reserved(it.first, reserved);
+        clear_way(lane, piece, cx);
         return true;
     }
-    while lane.pieces[at].next < lane.pieces[at].blocks {
-        let piece = &lane.pieces[at];
-        let flat = piece.first + piece.next;
-        let span = blocks_span(piece.buf.expect("a write has a buffer"), piece.buf_block + piece.next, 1);
+    while lane.pieces[piece].next < lane.pieces[piece].blocks {
+        let it = &lane.pieces[piece];
+        let flat = it.first + it.next;
+        let span = blocks_span(it.buf.expect("a write has a buffer"), it.buf_block + it.next, 1);
         let found = lane.store.get(flat);
         if !append_write(lane, flat, found, span, cx) {
-            if !lane.awaiting_room.contains(&at) {
-                lane.awaiting_room.push_back(at);
+            if !lane.awaiting_room.contains(&piece) {
+                lane.awaiting_room.push_back(piece);
             }
             return false;
         }
         let counters = &mut cx.delta.counters;
         *(if found.is_some() { &mut counters.write_hits } else { &mut counters.write_misses }) += 1;
-        let piece = &mut lane.pieces[at];
-        piece.next += 1;
-        if piece.reserved > 0 {
-            piece.reserved -= 1;
+        let it = &mut lane.pieces[piece];
+        it.next += 1;
+        if it.reserved > 0 {
+            it.reserved -= 1;
             cx.give_back_reserved(flat, 1);
         }
     }
     // From here on the blocks are in the log's order: later requests need not wait for ours.
-    lane.unlock(at);
-    if !lane.pieces[at].durable || lane.await_durable(Waiter::Piece(at), cx) == Wait::Durable {
-        lane.finish(at, cx);
+    lane.unlock(piece);
+    if !lane.pieces[piece].durable || lane.await_durable(Waiter::Piece(piece), cx) == Wait::Durable {
+        lane.finish(piece, cx);
     }
     true
 }
 
 /// Whether a write to these places waits for room in the log.
 pub(crate) fn awaits_room_at(lane: &Lane, places: &Range<u64>) -> bool {
-    lane.awaiting_room.iter().any(|at| places.contains(&lane.pieces[*at].first.0))
+    lane.awaiting_room.iter().any(|piece| places.contains(&lane.pieces[*piece].first.0))
 }
 
 /// An origin refuses what fills the log: its writes don't wait for room any more.
 pub(crate) fn give_up_room(lane: &mut Lane, places: &Range<u64>, error: RequestError, cx: &mut Cx<'_>) {
-    for at in core::mem::take(&mut lane.awaiting_room) {
-        if places.contains(&lane.pieces[at].first.0) {
-            lane.fail(at, error, cx);
+    for piece in core::mem::take(&mut lane.awaiting_room) {
+        if places.contains(&lane.pieces[piece].first.0) {
+            lane.fail(piece, error, cx);
         } else {
-            lane.awaiting_room.push_back(at);
+            lane.awaiting_room.push_back(piece);
         }
     }
 }
 
 /// Lets waiting pieces go on, as far as there is room.
 pub(crate) fn resume_awaiting_room(lane: &mut Lane, cx: &mut Cx<'_>) {
-    while let Some(&at) = lane.awaiting_room.front() {
-        let appended = append_piece(lane, at, cx);
+    while let Some(&piece) = lane.awaiting_room.front() {
+        let appended = append_piece(lane, piece, cx);
         if !appended && !full_of_lost(lane, cx) {
             return;
         }
         lane.awaiting_room.pop_front();
         if !appended {
             // An error is better than to wait for ever.
-            lane.fail(at, RequestError::Io, cx);
+            lane.fail(piece, RequestError::Io, cx);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::organ::index::{Flat, Found};
 pub(crate) struct SlotsRead {
     pub(crate) piece: usize,
     /// First block of the piece.
-    pub(crate) at: u32,
+    pub(crate) block: u32,
     pub(crate) slot: u32,
     /// A checksum for each block.
     pub(crate) checksums: SmallVec<[u32; 4]>,
@@ -24,7 +24,7 @@ pub(crate) struct SlotsRead {
 /// Blocks of a read piece that are read with their neighbours.
 pub(crate) struct WideRead {
     /// First block of the piece, and how many.
-    pub(crate) at: u32,
+    pub(crate) block: u32,
     pub(crate) blocks: u32,
     pub(crate) read: usize,
     /// A buffer of a whole unit.

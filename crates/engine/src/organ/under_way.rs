@@ -65,7 +65,7 @@ impl Reading {
 pub(crate) struct Waiting {
     pub(crate) piece: usize,
     /// First block of the piece, and how many.
-    pub(crate) at: u32,
+    pub(crate) block: u32,
     pub(crate) blocks: u32,
 }
 
@@ -169,12 +169,12 @@ impl UnderWay {
     pub(crate) fn wait(&mut self, id: usize, piece: usize, block: u32) -> bool {
         let waiting = self.waiting.entry(id).or_default();
         match waiting.last_mut() {
-            Some(last) if last.piece == piece && last.at + last.blocks == block => {
+            Some(last) if last.piece == piece && last.block + last.blocks == block => {
                 last.blocks += 1;
                 false
             }
             _ => {
-                waiting.push(Waiting { piece, at: block, blocks: 1 });
+                waiting.push(Waiting { piece, block, blocks: 1 });
                 true
             }
         }

@@ -77,8 +77,8 @@ impl Log {
                 cx.delta.tell(Up::UntilDrained { waiter: FlushWaiter::Request(request) });
                 None
             }
-            Waiter::Piece(at) => {
-                cx.delta.tell(Up::UntilDrained { waiter: FlushWaiter::Piece(lane, at) });
+            Waiter::Piece(piece) => {
+                cx.delta.tell(Up::UntilDrained { waiter: FlushWaiter::Piece(lane, piece) });
                 None
             }
             Waiter::Run(_) => Some(Ok(())),
