@@ -168,11 +168,11 @@ impl Cx<'_> {
     /// The I/O for `blocks` blocks at `flat` of its origin: device, first byte, and length. The
     /// origin's end may cut the length.
     pub(crate) fn origin_range(&self, flat: Flat, blocks: u64) -> (DeviceId, u64, u64) {
-        let at = self.facts.origin_of(flat);
-        let origin = &self.facts.origins[at];
-        let offset = (flat.0 - origin.base.0) * BLOCK_BYTES;
-        let len = (blocks * BLOCK_BYTES).min(origin.size_bytes - offset);
-        (DeviceId::Origin(self.facts.superblock.origins[at].id), offset, len)
+        let origin = self.facts.origin_of(flat);
+        let it = &self.facts.origins[origin];
+        let offset = (flat.0 - it.base.0) * BLOCK_BYTES;
+        let len = (blocks * BLOCK_BYTES).min(it.size_bytes - offset);
+        (DeviceId::Origin(self.facts.superblock.origins[origin].id), offset, len)
     }
 
     pub(crate) fn alloc(&mut self, blocks: u32) -> Buf {
@@ -198,7 +198,7 @@ impl Cx<'_> {
     }
 }
 
-/// The range of `blocks` blocks from block `at` of a buffer.
-pub(crate) const fn blocks_span(buf: Buf, at: u32, blocks: u32) -> Span {
-    Span::new(buf, at * BLOCK_BYTES as u32, blocks * BLOCK_BYTES as u32)
+/// The range of `blocks` blocks from block `block` of a buffer.
+pub(crate) const fn blocks_span(buf: Buf, block: u32, blocks: u32) -> Span {
+    Span::new(buf, block * BLOCK_BYTES as u32, blocks * BLOCK_BYTES as u32)
 }

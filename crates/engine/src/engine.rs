@@ -176,12 +176,12 @@ impl Engine {
         let destage = self.coordinator.destager.next_timer(&self.delta, self.coordinator.now);
         // What was due by the last call was done then, or waits for something else than time.
         let victims = self.lanes.iter().flat_map(|lane| lane.reclaim.timers());
-        let proofs = (0..self.facts.origins.len()).filter_map(|at| self.delta.proof_overdue_from(at));
+        let proofs = (0..self.facts.origins.len()).filter_map(|origin| self.delta.proof_overdue_from(origin));
         let fillings = self.lanes.iter().filter_map(|lane| lane.sync.as_ref().and_then(sync::state::Sync::timer));
         let all = commits.chain(destage).chain(victims).chain(proofs).chain(fillings);
         let detours = self.lanes.iter().filter_map(|lane| lane.detours.timer());
         let all = all.chain(detours).chain(self.coordinator.throttle.timers());
-        all.filter(|at| *at > self.coordinator.now).min()
+        all.filter(|when| *when > self.coordinator.now).min()
     }
 
     /// The dirty limits, in blocks, that this cache can hold. A limit beyond them is taken as the
@@ -297,13 +297,13 @@ impl Coordinator {
     /// Changes the facts that a command changes.
     fn learn(&mut self, control: &Control, turn: &mut Turn<'_>) {
         match *control {
-            Control::SetMode { origin, mode } => {
-                let at = turn.facts.superblock.origins.iter().position(|record| record.id == origin);
-                let Some(at) = at else { return };
+            Control::SetMode { origin: id, mode } => {
+                let origin = turn.facts.superblock.origins.iter().position(|record| record.id == id);
+                let Some(origin) = origin else { return };
                 let facts = turn.change();
-                facts.superblock.origins[at].mode = mode;
-                facts.origins[at].mode = mode;
-                self.persist.mode_changed(origin, mode);
+                facts.superblock.origins[origin].mode = mode;
+                facts.origins[origin].mode = mode;
+                self.persist.mode_changed(id, mode);
             }
             Control::SetDirtyLimit { blocks } => {
                 let limit = clamp_dirty_limit(blocks, capacity_blocks(&turn.facts.superblock));

@@ -34,16 +34,16 @@ pub(crate) struct Facts {
 impl Facts {
     /// The name of a block.
     pub(crate) fn key(&self, flat: Flat) -> Key {
-        let at = self.origin_of(flat);
-        let record = &self.superblock.origins[at];
-        Key { origin: record.id, block: Block(flat.0 - self.origins[at].base.0) }
+        let origin = self.origin_of(flat);
+        let record = &self.superblock.origins[origin];
+        Key { origin: record.id, block: Block(flat.0 - self.origins[origin].base.0) }
     }
 
     /// The place of a block among all, if there is such a block.
     pub(crate) fn flat(&self, key: Key) -> Option<Flat> {
-        let at = self.superblock.origins.iter().position(|record| record.id == key.origin)?;
-        let origin = &self.origins[at];
-        (key.block.0 < origin.blocks).then(|| Flat(origin.base.0 + key.block.0))
+        let origin = self.superblock.origins.iter().position(|record| record.id == key.origin)?;
+        let it = &self.origins[origin];
+        (key.block.0 < it.blocks).then(|| Flat(it.base.0 + key.block.0))
     }
 
     /// Whether this bug is planted: never, but in tests of the tests.

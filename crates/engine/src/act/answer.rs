@@ -12,17 +12,17 @@ pub(crate) fn refuse(request: &Request, error: RequestError, cx: &mut Cx<'_>) {
 }
 
 /// A part of a request is done; with the last one the request is answered.
-pub(crate) fn part_done(coordinator: &mut Coordinator, at: usize, error: Option<RequestError>, cx: &mut Cx<'_>) {
-    if coordinator.requests[at].release(error) {
-        answer(coordinator, at, cx);
+pub(crate) fn part_done(coordinator: &mut Coordinator, request: usize, error: Option<RequestError>, cx: &mut Cx<'_>) {
+    if coordinator.requests[request].release(error) {
+        answer(coordinator, request, cx);
     }
 }
 
 /// All parts of a request are done.
 // By itself: most calls of `part_done` end there, and need none of what this needs.
 #[inline(never)]
-fn answer(coordinator: &mut Coordinator, at: usize, cx: &mut Cx<'_>) {
-    let active = coordinator.requests.remove(at);
+fn answer(coordinator: &mut Coordinator, request: usize, cx: &mut Cx<'_>) {
+    let active = coordinator.requests.remove(request);
     let result = active.result(cx.delta.origins[active.origin].flush.failures());
     if let Some(used) = active.zeroes {
         coordinator.zeroes.give_back(active.origin, *used, cx);
@@ -35,14 +35,14 @@ fn answer(coordinator: &mut Coordinator, at: usize, cx: &mut Cx<'_>) {
 /// A piece of a request is done.
 pub(crate) fn piece_done(
     coordinator: &mut Coordinator,
-    at: usize,
+    request: usize,
     error: Option<RequestError>,
     from_origin: bool,
     cx: &mut Cx<'_>,
 ) {
-    let active = &mut coordinator.requests[at];
+    let active = &mut coordinator.requests[request];
     if from_origin && active.kind == AnswerKind::Hit {
         active.kind = AnswerKind::Miss;
     }
-    part_done(coordinator, at, error, cx);
+    part_done(coordinator, request, error, cx);
 }

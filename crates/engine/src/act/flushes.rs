@@ -39,20 +39,20 @@ pub(crate) fn cache_flushed(
 
 pub(crate) fn origin_flushed(
     coordinator: &mut Coordinator,
-    at: usize,
+    origin: usize,
     result: Result<(), DeviceError>,
     lanes: &mut Lanes,
     cx: &mut Cx<'_>,
 ) {
-    let origin = &mut cx.delta.origins[at];
-    origin.gauge.writes.flush_ended(result.is_ok(), cx.now);
-    let ended = origin.flush.end(result);
+    let it = &mut cx.delta.origins[origin];
+    it.gauge.writes.flush_ended(result.is_ok(), cx.now);
+    let ended = it.flush.end(result);
     if let Err(error) = result {
-        let id = cx.facts.superblock.origins[at].id;
+        let id = cx.facts.superblock.origins[origin].id;
         cx.event(Event::OriginFailed { origin: id, op: Op::Flush, lba: Lba(0), sectors: 0, error });
     }
     if ended.drops {
-        lanes.iter_mut().for_each(|lane| drop_doubtful(lane, at, cx));
+        lanes.iter_mut().for_each(|lane| drop_doubtful(lane, origin, cx));
     }
     let runs = ended.runs();
     let cleaned_before = cx.delta.counters.destaged_blocks;
@@ -61,7 +61,7 @@ pub(crate) fn origin_flushed(
     }
     if runs > 0 {
         let cleaned = cx.delta.counters.destaged_blocks - cleaned_before;
-        coordinator.destager.flushed(at, runs, cleaned, cx);
+        coordinator.destager.flushed(origin, runs, cleaned, cx);
     }
 }
 
@@ -70,12 +70,12 @@ pub(crate) fn origin_flushed(
 /// Commits are proven in the order of their numbers. Those with such blocks would keep back all
 /// others, and soon nothing would be promoted.
 pub(crate) fn give_up_proofs(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-    for at in 0..cx.facts.origins.len() {
-        if cx.delta.proof_overdue_from(at).is_none_or(|from| cx.now < from) {
+    for origin in 0..cx.facts.origins.len() {
+        if cx.delta.proof_overdue_from(origin).is_none_or(|from| cx.now < from) {
             continue;
         }
-        let promoted = cx.delta.origins[at].flush.give_up_proofs();
-        lanes.iter_mut().for_each(|lane| drop_doubtful(lane, at, cx));
+        let promoted = cx.delta.origins[origin].flush.give_up_proofs();
+        lanes.iter_mut().for_each(|lane| drop_doubtful(lane, origin, cx));
         for waiter in promoted {
             coordinator.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
         }
@@ -92,17 +92,17 @@ pub(crate) fn go_on_drained(coordinator: &mut Coordinator, lanes: &mut Lanes, cx
     if coordinator.until_drained.is_empty() || cx.delta.members.failure == FailureRecord::Unknown {
         return;
     }
-    for at in 0..cx.facts.origins.len() {
-        if cx.delta.origins[at].undrained() > 0 {
+    for origin in 0..cx.facts.origins.len() {
+        if cx.delta.origins[origin].undrained() > 0 {
             continue;
         }
-        let waiters = drained_waiters(coordinator, at, lanes, cx);
-        let told = !waiters.is_empty() && cx.delta.origins[at].flush.take_lost();
+        let waiters = drained_waiters(coordinator, origin, lanes, cx);
+        let told = !waiters.is_empty() && cx.delta.origins[origin].flush.take_lost();
         let lost = told || cx.delta.members.failure == FailureRecord::Impossible;
         for waiter in waiters {
             if lost {
                 coordinator.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
-            } else if !cx.delta.origins[at].flush.await_durable(waiter) {
+            } else if !cx.delta.origins[origin].flush.await_durable(waiter) {
                 coordinator.flush_done(waiter, Ok(()), lanes, cx);
             }
         }
@@ -139,13 +139,13 @@ pub(crate) fn flush_devices(coordinator: &mut Coordinator, lanes: &mut Lanes, cx
             cx.cache_flush(COORDINATOR, CACHE_FLUSH);
         }
     }
-    for at in 0..cx.facts.origins.len() {
-        let origin = &mut cx.delta.origins[at];
-        if origin.flush.due() {
-            origin.flush.begin(cx.now);
-            let device = DeviceId::Origin(cx.facts.superblock.origins[at].id);
-            origin.gauge.writes.flush_began(cx.now);
-            cx.io(COORDINATOR, at, device, Op::Flush, 0, None);
+    for origin in 0..cx.facts.origins.len() {
+        let it = &mut cx.delta.origins[origin];
+        if it.flush.due() {
+            it.flush.begin(cx.now);
+            let device = DeviceId::Origin(cx.facts.superblock.origins[origin].id);
+            it.gauge.writes.flush_began(cx.now);
+            cx.io(COORDINATOR, origin, device, Op::Flush, 0, None);
         }
     }
 }

@@ -19,14 +19,14 @@ use crate::organ::index::Flat;
 pub(crate) fn answers(device: DeviceId, lanes: &mut Lanes, destager: &mut Destager, cx: &mut Cx<'_>) {
     match device {
         DeviceId::Origin(id) => {
-            let at = cx.facts.superblock.origins.iter().position(|record| record.id == id);
-            if let Some(at) = at {
-                destager.try_at_once(at);
+            let origin = cx.facts.superblock.origins.iter().position(|record| record.id == id);
+            if let Some(origin) = origin {
+                destager.try_at_once(origin);
             }
         }
         DeviceId::Cache | DeviceId::Mirror if device == cx.lead() => {
             lanes.iter_mut().for_each(|lane| look_for_lost(lane, cx));
-            (0..cx.facts.origins.len()).for_each(|at| destager.try_at_once(at));
+            (0..cx.facts.origins.len()).for_each(|origin| destager.try_at_once(origin));
         }
         DeviceId::Cache | DeviceId::Mirror => {}
     }

@@ -26,7 +26,7 @@ const LIST_BYTES: u32 = MAP_BYTES / 2;
 const STEPS_MAX: u32 = 1024;
 
 /// Notes the dirty blocks of a range, and asks the origin for its holes there.
-pub(crate) fn map(coordinator: &mut Coordinator, at: usize, range: Range, lanes: &Lanes, cx: &mut Cx<'_>) {
+pub(crate) fn map(coordinator: &mut Coordinator, request: usize, range: Range, lanes: &Lanes, cx: &mut Cx<'_>) {
     let buf = range.buf.expect("a map has a buffer");
     let origin = &cx.facts.origins[range.origin];
     let start = range.lba * SECTOR_BYTES;
@@ -49,16 +49,16 @@ pub(crate) fn map(coordinator: &mut Coordinator, at: usize, range: Range, lanes:
     });
     let bytes = put_extents(cx.mem.bytes_mut(Span::new(buf, 0, LIST_BYTES)), noted);
     put_extents(cx.mem.bytes_mut(Span::new(buf, LIST_BYTES, LIST_BYTES)), []);
-    coordinator.requests[at].hold();
-    coordinator.maps.push(Asked { request: at, buf, bytes });
+    coordinator.requests[request].hold();
+    coordinator.maps.push(Asked { request, buf, bytes });
     let device = cx.origin_range(Flat(base + range.lba / BLOCK_SECTORS), 1).0;
     let span = Span::new(buf, LIST_BYTES, LIST_BYTES);
-    cx.ranged_io(COORDINATOR, MAP + at, device, Op::Map, start, bytes, Some(span));
+    cx.ranged_io(COORDINATOR, MAP + request, device, Op::Map, start, bytes, Some(span));
 }
 
 /// The origin has told of its holes. One that can't has none.
-pub(crate) fn mapped(coordinator: &mut Coordinator, at: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-    let asked = coordinator.maps.iter().position(|asked| asked.request == at).expect("a map that was asked for");
+pub(crate) fn mapped(coordinator: &mut Coordinator, request: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+    let asked = coordinator.maps.iter().position(|asked| asked.request == request).expect("a map that was asked for");
     let Asked { buf, bytes, .. } = coordinator.maps.swap_remove(asked);
     let lists = cx.mem.bytes(Span::new(buf, 0, MAP_BYTES)).to_vec();
     let (noted, told) = lists.split_at(LIST_BYTES as usize);
@@ -66,5 +66,5 @@ pub(crate) fn mapped(coordinator: &mut Coordinator, at: usize, result: Result<()
     let unknown = extents(told).next().is_none().then_some(Extent { bytes, hole: false });
     let holes = holes_of_both(extents(noted), extents(told).chain(unknown));
     put_extents(cx.mem.bytes_mut(Span::new(buf, 0, MAP_BYTES)), holes);
-    part_done(coordinator, at, None, cx);
+    part_done(coordinator, request, None, cx);
 }

@@ -25,28 +25,28 @@ const STEP_SECTORS: u64 = (16 << 20) / SECTOR_BYTES;
 /// Takes whole blocks of a range; the request has one more part until all are cut.
 pub(crate) fn take_range(
     coordinator: &mut Coordinator,
-    at: usize,
+    request: usize,
     range: Range,
     kind: PieceKind,
     fua: bool,
     lanes: &mut Lanes,
     cx: &mut Cx<'_>,
 ) {
-    coordinator.requests[at].hold();
-    coordinator.ranges.wait(range.origin, (at, range, kind, fua));
+    coordinator.requests[request].hold();
+    coordinator.ranges.wait(range.origin, (request, range, kind, fua));
     ranges_step(coordinator, lanes, cx);
 }
 
 /// Cuts them, each in its turn.
 pub(crate) fn ranges_step(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-    while let Some((at, range, kind, fua)) = coordinator.ranges.next() {
+    while let Some((request, range, kind, fua)) = coordinator.ranges.next() {
         let sectors = range.sectors.min(STEP_SECTORS - range.lba % STEP_SECTORS);
-        split(coordinator, at, Range { sectors, ..range }, kind, fua, true, lanes, cx);
+        split(coordinator, request, Range { sectors, ..range }, kind, fua, true, lanes, cx);
         if sectors < range.sectors {
             let rest = Range { lba: range.lba + sectors, sectors: range.sectors - sectors, ..range };
-            coordinator.ranges.wait(range.origin, (at, rest, kind, fua));
+            coordinator.ranges.wait(range.origin, (request, rest, kind, fua));
         } else {
-            part_done(coordinator, at, None, cx);
+            part_done(coordinator, request, None, cx);
         }
     }
 }

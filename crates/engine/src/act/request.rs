@@ -61,17 +61,17 @@ fn shadowed(kind: PieceKind, bypass: bool, mode: Mode) -> Option<Access> {
 }
 
 /// Takes a client's request.
-pub(crate) fn accept(coordinator: &mut Coordinator, request: Request, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+pub(crate) fn accept(coordinator: &mut Coordinator, arrived: Request, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     coordinator.destager.request_seen(cx.now);
-    let Some((origin, error)) = check_request(coordinator, &request, cx) else {
-        return refuse(&request, RequestError::Invalid, cx);
+    let Some((origin, error)) = check_request(coordinator, &arrived, cx) else {
+        return refuse(&arrived, RequestError::Invalid, cx);
     };
     if let Some(error) = error {
-        return refuse(&request, error, cx);
+        return refuse(&arrived, error, cx);
     }
-    let at = coordinator.requests.insert(Active::new(&request, origin, kind_of(request.op)));
+    let request = coordinator.requests.insert(Active::new(&arrived, origin, kind_of(arrived.op)));
     let counters = &mut cx.delta.counters;
-    match request.op {
+    match arrived.op {
         RequestOp::Read | RequestOp::Prefetch => counters.reads += 1,
         RequestOp::Write | RequestOp::WriteBytes { .. } | RequestOp::WriteZeroes { .. } => {
             counters.writes += 1;
@@ -81,24 +81,24 @@ pub(crate) fn accept(coordinator: &mut Coordinator, request: Request, lanes: &mu
         RequestOp::Discard => counters.discards += 1,
         RequestOp::Map => {}
     }
-    let cut = if let RequestOp::WriteBytes { head, tail } = request.op { (head, tail) } else { (0, 0) };
-    let (lba, sectors, buf) = (request.lba.0, request.sectors, request.buf);
+    let cut = if let RequestOp::WriteBytes { head, tail } = arrived.op { (head, tail) } else { (0, 0) };
+    let (lba, sectors, buf) = (arrived.lba.0, arrived.sectors, arrived.buf);
     let range = Range { origin, lba, sectors, buf, cut, congested: false };
-    match request.op {
-        RequestOp::Flush => flush(coordinator, at, origin, lanes, cx),
-        RequestOp::Read => read(coordinator, at, range, lanes, cx),
-        RequestOp::Prefetch => prefetch(coordinator, at, range, lanes, cx),
-        RequestOp::Write | RequestOp::WriteBytes { .. } => write(coordinator, at, range, request.fua, lanes, cx),
+    match arrived.op {
+        RequestOp::Flush => flush(coordinator, request, origin, lanes, cx),
+        RequestOp::Read => read(coordinator, request, range, lanes, cx),
+        RequestOp::Prefetch => prefetch(coordinator, request, range, lanes, cx),
+        RequestOp::Write | RequestOp::WriteBytes { .. } => write(coordinator, request, range, arrived.fua, lanes, cx),
         RequestOp::Discard => {
-            split_whole(coordinator, at, range, PieceKind::Discard, request.fua, lanes, cx);
+            split_whole(coordinator, request, range, PieceKind::Discard, arrived.fua, lanes, cx);
         }
-        RequestOp::Map => map(coordinator, at, range, lanes, cx),
+        RequestOp::Map => map(coordinator, request, range, lanes, cx),
         RequestOp::WriteZeroes { may_discard } => {
             let kind = if may_discard { PieceKind::Punch } else { PieceKind::Zero };
-            write_zeroes(coordinator, at, Zeroed { range, kind, fua: request.fua }, lanes, cx);
+            write_zeroes(coordinator, request, Zeroed { range, kind, fua: arrived.fua }, lanes, cx);
         }
     }
-    part_done(coordinator, at, None, cx);
+    part_done(coordinator, request, None, cx);
 }
 
 /// The origin of a request, and why it is refused if it is; `None` if there is no such origin.
@@ -135,25 +135,25 @@ pub(crate) fn check_request(
     Some((origin, (!sound).then_some(RequestError::Invalid)))
 }
 
-fn read(coordinator: &mut Coordinator, at: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+fn read(coordinator: &mut Coordinator, request: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let stream_bytes = coordinator.sequences[range.origin].note(range.lba, range.sectors);
     let cutoff = cx.facts.options.sequential_bypass_bytes;
     let sequential = cutoff > 0 && stream_bytes > cutoff;
     cx.delta.counters.bypassed_sequential += u64::from(sequential);
     let bypass = sequential || cx.facts.origins[range.origin].mode == Mode::Passthrough;
-    split(coordinator, at, range, PieceKind::Read, false, bypass, lanes, cx);
+    split(coordinator, request, range, PieceKind::Read, false, bypass, lanes, cx);
 }
 
 /// As a read, but of no stream: what a client asks for by this is to be in the cache, however
 /// much it is.
-fn prefetch(coordinator: &mut Coordinator, at: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+fn prefetch(coordinator: &mut Coordinator, request: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let bypass = cx.facts.origins[range.origin].mode == Mode::Passthrough;
-    split(coordinator, at, range, PieceKind::Read, false, bypass, lanes, cx);
+    split(coordinator, request, range, PieceKind::Read, false, bypass, lanes, cx);
 }
 
 pub(crate) fn write(
     coordinator: &mut Coordinator,
-    at: usize,
+    request: usize,
     range: Range,
     fua: bool,
     lanes: &mut Lanes,
@@ -166,7 +166,7 @@ pub(crate) fn write(
     let durable = fua || always_durable(range, cx);
     let congested = cached && !durable && writes_congested(coordinator, range, lanes, cx);
     if cached && !((sequential || congested) && none_cached(coordinator, range, lanes, cx)) {
-        split(coordinator, at, range, PieceKind::Write, durable, false, lanes, cx);
+        split(coordinator, request, range, PieceKind::Write, durable, false, lanes, cx);
     } else {
         let counters = &mut cx.delta.counters;
         counters.bypassed_sequential += u64::from(sequential);
@@ -174,7 +174,7 @@ pub(crate) fn write(
             counters.bypassed_congested_blocks += blocks_of(range).count() as u64;
         }
         let range = Range { congested: congested && cached, ..range };
-        split(coordinator, at, range, PieceKind::Direct, durable, sequential || congested, lanes, cx);
+        split(coordinator, request, range, PieceKind::Direct, durable, sequential || congested, lanes, cx);
     }
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn none_cached(coordinator: &Coordinator, range: Range, lanes: &Lanes
 /// The whole blocks of a range.
 pub(crate) fn split_whole(
     coordinator: &mut Coordinator,
-    at: usize,
+    request: usize,
     range: Range,
     kind: PieceKind,
     fua: bool,
@@ -210,7 +210,7 @@ pub(crate) fn split_whole(
     let end = if end == size { end } else { end / BLOCK_SECTORS * BLOCK_SECTORS };
     if lba < end {
         let whole = Range { lba, sectors: end - lba, buf: None, ..range };
-        take_range(coordinator, at, whole, kind, fua, lanes, cx);
+        take_range(coordinator, request, whole, kind, fua, lanes, cx);
     }
 }
 
@@ -218,7 +218,7 @@ pub(crate) fn split_whole(
 #[expect(clippy::too_many_arguments, reason = "the parts of one request; called from four places above")]
 pub(crate) fn split(
     coordinator: &mut Coordinator,
-    at: usize,
+    request: usize,
     range: Range,
     kind: PieceKind,
     durable: bool,
@@ -253,7 +253,7 @@ pub(crate) fn split(
         let tail = if to == end { behind } else { 0 };
         let piece = Piece {
             kind,
-            request: at,
+            request,
             first: from,
             blocks: (to.0 - from.0) as u32,
             buf: range.buf,
@@ -272,7 +272,7 @@ pub(crate) fn split(
             missed: (0, 0),
             rare: None,
         };
-        coordinator.requests[at].hold();
+        coordinator.requests[request].hold();
         if kind.is_range() {
             coordinator.ranges.take(range.origin);
         }
@@ -294,30 +294,30 @@ pub(crate) fn split(
 pub(crate) fn past_congestion(
     coordinator: &mut Coordinator,
     lane: usize,
-    at: usize,
+    piece: usize,
     lanes: &mut Lanes,
     cx: &mut Cx<'_>,
 ) {
-    let origin = cx.facts.origin_of(lanes[lane].pieces[at].first);
-    let taken = lanes[lane].take_back(at);
-    let piece = Piece { completed: false, congested: false, ..taken };
+    let origin = cx.facts.origin_of(lanes[lane].pieces[piece].first);
+    let taken = lanes[lane].take_back(piece);
+    let again = Piece { completed: false, congested: false, ..taken };
     // Since it was accepted the mode may have been switched, or the cache have failed.
     if cx.facts.origins[origin].mode == Mode::Writeback && !cx.facts.draining && !cx.cache_failed() {
-        coordinator.throttle.submit(origin, Piece { kind: PieceKind::Write, bypass: false, ..piece });
+        coordinator.throttle.submit(origin, Piece { kind: PieceKind::Write, bypass: false, ..again });
     } else {
-        lanes[lane].take(piece, cx);
+        lanes[lane].take(again, cx);
     }
 }
 
 /// FLUSH: everything acknowledged so far, in all lanes, and what went to the origin directly.
-fn flush(coordinator: &mut Coordinator, at: usize, origin: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+fn flush(coordinator: &mut Coordinator, request: usize, origin: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let joined = if cx.facts.planted(Canary::OneLaneFlushed) { 1 } else { lanes.len() };
     for lane in &mut lanes[..joined] {
-        if lane.await_durable(Waiter::Request(at), cx) != Wait::Durable {
-            coordinator.requests[at].hold();
+        if lane.await_durable(Waiter::Request(request), cx) != Wait::Durable {
+            coordinator.requests[request].hold();
         }
     }
-    if cx.delta.origins[origin].flush.await_durable(FlushWaiter::Request(at)) {
-        coordinator.requests[at].hold();
+    if cx.delta.origins[origin].flush.await_durable(FlushWaiter::Request(request)) {
+        coordinator.requests[request].hold();
     }
 }

@@ -53,10 +53,10 @@ impl Throttle {
 
     /// Whether a write of `blocks` blocks, behind those that wait, passes only when something has
     /// been destaged.
-    pub(crate) fn would_wait(&self, at: usize, blocks: u64, destage: &impl Outlook, cx: &Cx<'_>) -> bool {
-        let blocks = self.queues[at].blocks + blocks;
-        let behind_others = || self.is_crowded(destage, cx) && !is_kept(at, blocks, cx);
-        !cx.cache_failed() && (wait(at, blocks, destage, cx).is_some() || behind_others())
+    pub(crate) fn would_wait(&self, origin: usize, blocks: u64, destage: &impl Outlook, cx: &Cx<'_>) -> bool {
+        let blocks = self.queues[origin].blocks + blocks;
+        let behind_others = || self.is_crowded(destage, cx) && !is_kept(origin, blocks, cx);
+        !cx.cache_failed() && (wait(origin, blocks, destage, cx).is_some() || behind_others())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -71,43 +71,43 @@ impl Throttle {
     /// Whether a write can only pass when something has been destaged, however little is dirty: a
     /// long one before a small limit.
     pub(crate) fn is_crowded(&self, destage: &impl Outlook, cx: &Cx<'_>) -> bool {
-        (0..self.queues.len()).any(|at| self.waits_for(at, destage, cx) == Some(WaitsFor::Room))
+        (0..self.queues.len()).any(|origin| self.waits_for(origin, destage, cx) == Some(WaitsFor::Room))
     }
 
     /// Whether blocks of this origin have to be destaged before a write can pass.
-    pub(crate) fn is_starved(&self, at: usize, crowded: bool, destage: &impl Outlook, cx: &Cx<'_>) -> bool {
-        crowded && !is_kept(at, 0, cx) || self.waits_for(at, destage, cx).is_some()
+    pub(crate) fn is_starved(&self, origin: usize, crowded: bool, destage: &impl Outlook, cx: &Cx<'_>) -> bool {
+        crowded && !is_kept(origin, 0, cx) || self.waits_for(origin, destage, cx).is_some()
     }
 
     /// What the first in an origin's queue waits for.
-    fn waits_for(&self, at: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Option<WaitsFor> {
-        let blocks = self.queues[at].waiting.front().map(|piece| u64::from(piece.blocks))?;
-        wait(at, blocks, destage, cx)
+    fn waits_for(&self, origin: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Option<WaitsFor> {
+        let blocks = self.queues[origin].waiting.front().map(|piece| u64::from(piece.blocks))?;
+        wait(origin, blocks, destage, cx)
     }
 
     /// Lets through what may pass.
     pub(crate) fn step(&mut self, lanes: &mut Lanes, router: &Router, destage: &impl Outlook, cx: &mut Cx<'_>) {
         let (origins, turn) = (self.queues.len(), self.turn);
         let mut crowded = false;
-        for at in (0..origins).map(|nth| (turn + nth) % origins) {
+        for origin in (0..origins).map(|nth| (turn + nth) % origins) {
             let mut passed = false;
-            while let Some(piece) = self.queues[at].waiting.front() {
+            while let Some(piece) = self.queues[origin].waiting.front() {
                 let blocks = u64::from(piece.blocks);
-                if cx.now < self.queues[at].next_pass {
+                if cx.now < self.queues[origin].next_pass {
                     break;
                 }
-                let waits = wait(at, blocks, destage, cx).filter(|_| !cx.cache_failed());
+                let waits = wait(origin, blocks, destage, cx).filter(|_| !cx.cache_failed());
                 if waits == Some(WaitsFor::Room) && !crowded {
                     crowded = true;
-                    self.turn = if passed { (at + 1) % origins } else { at };
+                    self.turn = if passed { (origin + 1) % origins } else { origin };
                 }
                 // No write overtakes another that waits for room, except into the room that is kept
                 // for its own origin. Otherwise smaller writes would always find room first.
-                if waits.is_some() || crowded && !is_kept(at, blocks, cx) {
+                if waits.is_some() || crowded && !is_kept(origin, blocks, cx) {
                     break;
                 }
                 passed = true;
-                self.pass(at, lanes, router, destage, cx);
+                self.pass(origin, lanes, router, destage, cx);
             }
         }
     }
@@ -115,22 +115,22 @@ impl Throttle {
     /// Takes out the writes that wait for this origin to make room. The origin has no space or
     /// takes no writes, and was asked often enough, or the daemon stops beside it. The clients can
     /// do more about that than wait. Otherwise a guest would hang that could be paused.
-    pub(crate) fn give_up(&mut self, at: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Vec<Piece> {
+    pub(crate) fn give_up(&mut self, origin: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Vec<Piece> {
         let mut given_up = Vec::new();
-        while self.waits_for(at, destage, cx).is_some()
-            && let Some(piece) = self.queues[at].waiting.pop_front()
+        while self.waits_for(origin, destage, cx).is_some()
+            && let Some(piece) = self.queues[origin].waiting.pop_front()
         {
             given_up.push(piece);
         }
         given_up
     }
 
-    fn pass(&mut self, at: usize, lanes: &mut Lanes, router: &Router, destage: &impl Outlook, cx: &mut Cx<'_>) {
-        let queue = &mut self.queues[at];
+    fn pass(&mut self, origin: usize, lanes: &mut Lanes, router: &Router, destage: &impl Outlook, cx: &mut Cx<'_>) {
+        let queue = &mut self.queues[origin];
         let Some(mut piece) = queue.waiting.pop_front() else { return };
         let blocks = u64::from(piece.blocks);
         queue.blocks -= blocks;
-        let pause = Room::of(at, destage, cx).pause_ns(destage.cost(at).ns(blocks));
+        let pause = Room::of(origin, destage, cx).pause_ns(destage.cost(origin).ns(blocks));
         if pause > 0 {
             cx.delta.counters.throttled_writes += 1;
             queue.next_pass = cx.now.plus_ns(pause);
@@ -138,7 +138,7 @@ impl Throttle {
         piece.reserved = piece.blocks;
         // A client whose write has waited here for a while is still writing.
         cx.delta.cache_reads.written(cx.now);
-        cx.delta.origins[at].reserved.add(blocks);
+        cx.delta.origins[origin].reserved.add(blocks);
         lanes[router.lane_of(piece.first)].take(piece, cx);
     }
 }
@@ -153,9 +153,9 @@ enum WaitsFor {
     Itself,
 }
 
-fn wait(at: usize, blocks: u64, destage: &impl Outlook, cx: &Cx<'_>) -> Option<WaitsFor> {
-    let (held, origins) = (cx.delta.origins[at].held(), cx.facts.origins.len() as u64);
-    if origins > 1 && held > 0 && held + blocks > cx.facts.dirty_limit / origins && destage.is_away(at, cx) {
+fn wait(origin: usize, blocks: u64, destage: &impl Outlook, cx: &Cx<'_>) -> Option<WaitsFor> {
+    let (held, origins) = (cx.delta.origins[origin].held(), cx.facts.origins.len() as u64);
+    if origins > 1 && held > 0 && held + blocks > cx.facts.dirty_limit / origins && destage.is_away(origin, cx) {
         Some(WaitsFor::Itself)
     } else if held == 0 {
         // If the limit is small, a long piece can need more than is left beside the room kept for
@@ -163,6 +163,6 @@ fn wait(at: usize, blocks: u64, destage: &impl Outlook, cx: &Cx<'_>) -> Option<W
         let all: u64 = cx.delta.origins.iter().map(OriginDelta::held).sum();
         (all + blocks > cx.facts.dirty_limit).then_some(WaitsFor::Room)
     } else {
-        Room::of(at, destage, cx).lacks(blocks).then_some(WaitsFor::Room)
+        Room::of(origin, destage, cx).lacks(blocks).then_some(WaitsFor::Room)
     }
 }

@@ -25,7 +25,7 @@ use crate::organ::zeroes::{CACHED_BYTES_MAX, Zeroed};
 
 pub(crate) fn write_zeroes(
     coordinator: &mut Coordinator,
-    at: usize,
+    request: usize,
     zeroed: Zeroed,
     lanes: &mut Lanes,
     cx: &mut Cx<'_>,
@@ -34,42 +34,42 @@ pub(crate) fn write_zeroes(
     let is_ragged = !range.lba.is_multiple_of(BLOCK_SECTORS) || !range.sectors.is_multiple_of(BLOCK_SECTORS);
     let ragged = &mut coordinator.zeroes.ragged;
     if is_ragged && (!ragged.is_left(range.origin) || ragged.is_waited_for(range.origin)) {
-        coordinator.requests[at].hold();
-        ragged.wait(range.origin, (at, zeroed));
+        coordinator.requests[request].hold();
+        ragged.wait(range.origin, (request, zeroed));
     } else {
-        write_zeroes_now(coordinator, at, zeroed, lanes, cx);
+        write_zeroes_now(coordinator, request, zeroed, lanes, cx);
     }
 }
 
 /// Goes on with the requests that waited for room for their ragged ends.
 pub(crate) fn zeroes_step(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-    while let Some((at, zeroed)) = coordinator.zeroes.ragged.next() {
-        write_zeroes_now(coordinator, at, zeroed, lanes, cx);
-        part_done(coordinator, at, None, cx);
+    while let Some((request, zeroed)) = coordinator.zeroes.ragged.next() {
+        write_zeroes_now(coordinator, request, zeroed, lanes, cx);
+        part_done(coordinator, request, None, cx);
     }
 }
 
-fn write_zeroes_now(coordinator: &mut Coordinator, at: usize, zeroed: Zeroed, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+fn write_zeroes_now(coordinator: &mut Coordinator, request: usize, zeroed: Zeroed, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let Zeroed { range, kind, fua } = zeroed;
     let end = range.lba + range.sectors;
     let (first_whole, end_whole) = (range.lba.next_multiple_of(BLOCK_SECTORS), end / BLOCK_SECTORS * BLOCK_SECTORS);
     if first_whole > end_whole {
         // The range lies inside one block.
-        return write_ragged(coordinator, at, range, fua, lanes, cx);
+        return write_ragged(coordinator, request, range, fua, lanes, cx);
     }
     if first_whole > range.lba {
-        write_ragged(coordinator, at, Range { sectors: first_whole - range.lba, ..range }, fua, lanes, cx);
+        write_ragged(coordinator, request, Range { sectors: first_whole - range.lba, ..range }, fua, lanes, cx);
     }
     let long = range.sectors * SECTOR_BYTES > CACHED_BYTES_MAX;
     if long || (kind == PieceKind::Punch && !writes_are_cached(range, cx)) {
-        split_whole(coordinator, at, range, kind, fua || always_durable(range, cx), lanes, cx);
+        split_whole(coordinator, request, range, kind, fua || always_durable(range, cx), lanes, cx);
     } else if end_whole > first_whole {
         let buf = Some(coordinator.zeroes.whole_blocks(cx));
-        let used = coordinator.requests[at].zeroes.get_or_insert_default();
+        let used = coordinator.requests[request].zeroes.get_or_insert_default();
         coordinator.zeroes.users += usize::from(!core::mem::replace(&mut used.whole, true));
         write(
             coordinator,
-            at,
+            request,
             Range { lba: first_whole, sectors: end_whole - first_whole, buf, ..range },
             fua,
             lanes,
@@ -77,15 +77,22 @@ fn write_zeroes_now(coordinator: &mut Coordinator, at: usize, zeroed: Zeroed, la
         );
     }
     if end > end_whole {
-        write_ragged(coordinator, at, Range { lba: end_whole, sectors: end - end_whole, ..range }, fua, lanes, cx);
+        write_ragged(coordinator, request, Range { lba: end_whole, sectors: end - end_whole, ..range }, fua, lanes, cx);
     }
 }
 
 /// Writes zeroes to a part of one block.
-fn write_ragged(coordinator: &mut Coordinator, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+fn write_ragged(
+    coordinator: &mut Coordinator,
+    request: usize,
+    range: Range,
+    fua: bool,
+    lanes: &mut Lanes,
+    cx: &mut Cx<'_>,
+) {
     let buf = cx.alloc(1);
     cx.mem.zero(blocks_span(buf, 0, 1));
     coordinator.zeroes.ragged.take(range.origin);
-    coordinator.requests[at].zeroes.get_or_insert_default().ragged.push(buf);
-    write(coordinator, at, Range { buf: Some(buf), ..range }, fua, lanes, cx);
+    coordinator.requests[request].zeroes.get_or_insert_default().ragged.push(buf);
+    write(coordinator, request, Range { buf: Some(buf), ..range }, fua, lanes, cx);
 }

@@ -33,7 +33,7 @@ pub(super) fn live(coordinator: &mut Coordinator, lanes: &mut Lanes, turn: &mut 
             // now; unless its origin refuses it. A stop that gave up then doesn't come back to
             // it.
             let undrained =
-                |(at, it): (usize, &OriginDelta)| !coordinator.destager.is_refused(at) && it.undrained() > 0;
+                |(origin, it): (usize, &OriginDelta)| !coordinator.destager.is_refused(origin) && it.undrained() > 0;
             let leaving = turn.delta.members.cache_failed
                 && !turn.facts.stopping
                 && turn.delta.origins.iter().enumerate().any(undrained);
@@ -88,15 +88,15 @@ fn end_closing(coordinator: &mut Coordinator, lanes: &Lanes, cx: &mut Cx<'_>) {
 /// Clients are about to leave, and an origin that takes nothing holds none of them. Nothing
 /// that was acknowledged is given up (test: `no_origin_holds_those_who_leave`).
 pub(super) fn fail_those_who_wait(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-    for at in 0..cx.facts.origins.len() {
-        if !coordinator.destager.is_away(at, cx) {
+    for origin in 0..cx.facts.origins.len() {
+        if !coordinator.destager.is_away(origin, cx) {
             continue;
         }
-        for piece in coordinator.throttle.give_up(at, &coordinator.destager, cx) {
+        for piece in coordinator.throttle.give_up(origin, &coordinator.destager, cx) {
             part_done(coordinator, piece.request, Some(RequestError::Stopping), cx);
         }
-        lanes.iter_mut().for_each(|lane| give_up_awaiting_clean(lane, at, cx));
-        for waiter in drained_waiters(coordinator, at, lanes, cx) {
+        lanes.iter_mut().for_each(|lane| give_up_awaiting_clean(lane, origin, cx));
+        for waiter in drained_waiters(coordinator, origin, lanes, cx) {
             coordinator.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
         }
     }

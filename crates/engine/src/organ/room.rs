@@ -16,10 +16,10 @@ const PAUSE_MAX_NS: u64 = 50_000_000;
 /// What destage says of the origins.
 pub(crate) trait Outlook {
     /// Whether an origin takes nothing at the moment: it refuses, or has answered nothing for long.
-    fn is_away(&self, at: usize, cx: &Cx<'_>) -> bool;
+    fn is_away(&self, origin: usize, cx: &Cx<'_>) -> bool;
 
     /// What destage of an origin took lately.
-    fn cost(&self, at: usize) -> Cost;
+    fn cost(&self, origin: usize) -> Cost;
 }
 
 /// What destage takes, by what it took lately.
@@ -62,9 +62,9 @@ impl Rooms {
     pub(crate) fn new(destage: &impl Outlook, cx: &Cx<'_>) -> Self {
         let (limit, origins) = (cx.facts.dirty_limit, cx.facts.origins.len());
         let mut rooms = Self { limit, kept: kept(limit, origins as u64), held: 0, unused: 0, gone: 0 };
-        for (at, origin) in cx.delta.origins.iter().enumerate() {
-            let held = origin.held();
-            if destage.is_away(at, cx) {
+        for (origin, it) in cx.delta.origins.iter().enumerate() {
+            let held = it.held();
+            if destage.is_away(origin, cx) {
                 rooms.gone += held.max(rooms.kept);
             } else {
                 rooms.held += held;
@@ -76,9 +76,9 @@ impl Rooms {
 
     /// The room of one origin's writers. However many origins fall silent at a time, what is kept
     /// for another one is there.
-    pub(crate) fn of(&self, at: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Room {
-        let own = cx.delta.origins[at].held();
-        let (taken, others) = if destage.is_away(at, cx) {
+    pub(crate) fn of(&self, origin: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Room {
+        let own = cx.delta.origins[origin].held();
+        let (taken, others) = if destage.is_away(origin, cx) {
             (self.held + own, self.unused + self.gone - own.max(self.kept))
         } else {
             (self.held, self.unused + self.gone - self.kept.saturating_sub(own))
@@ -89,10 +89,10 @@ impl Rooms {
 
 impl Room {
     /// The room of one origin's writers.
-    pub(crate) fn of(at: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Self {
+    pub(crate) fn of(origin: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Self {
         match cx.delta.origins.as_slice() {
             [only] => Self { taken: only.held(), limit: cx.facts.dirty_limit },
-            _ => Rooms::new(destage, cx).of(at, destage, cx),
+            _ => Rooms::new(destage, cx).of(origin, destage, cx),
         }
     }
 
@@ -137,9 +137,9 @@ fn kept(limit: u64, origins: u64) -> u64 {
 }
 
 /// Whether an origin, with so many blocks more, has no more of the limit than is kept for it.
-pub(crate) fn is_kept(at: usize, blocks: u64, cx: &Cx<'_>) -> bool {
+pub(crate) fn is_kept(origin: usize, blocks: u64, cx: &Cx<'_>) -> bool {
     let origins = cx.facts.origins.len() as u64;
-    origins > 1 && cx.delta.origins[at].held() + blocks <= kept(cx.facts.dirty_limit, origins)
+    origins > 1 && cx.delta.origins[origin].held() + blocks <= kept(cx.facts.dirty_limit, origins)
 }
 
 #[cfg(test)]

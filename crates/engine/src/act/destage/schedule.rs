@@ -48,9 +48,9 @@ pub(crate) struct Destager {
 }
 
 impl Outlook for Destager {
-    fn is_away(&self, at: usize, cx: &Cx<'_>) -> bool {
-        let silent = self.origins[at].answered.is_some_and(|since| cx.now.since_ns(since) >= AWAY_NS);
-        silent || self.origins[at].refusals.any()
+    fn is_away(&self, origin: usize, cx: &Cx<'_>) -> bool {
+        let silent = self.origins[origin].answered.is_some_and(|since| cx.now.since_ns(since) >= AWAY_NS);
+        silent || self.origins[origin].refusals.any()
     }
 
     fn cost(&self, origin: usize) -> Cost {
@@ -83,26 +83,26 @@ impl Destager {
     }
 
     /// A flush of an origin is over that so many runs waited for; it made so many blocks clean.
-    pub(crate) fn flushed(&mut self, at: usize, runs: u32, blocks: u64, cx: &mut Cx<'_>) {
+    pub(crate) fn flushed(&mut self, origin: usize, runs: u32, blocks: u64, cx: &mut Cx<'_>) {
         if blocks > 0 {
-            self.origins[at].refusals.end();
+            self.origins[origin].refusals.end();
         }
-        self.origins[at].flushed(runs, blocks, cx.delta.origins[at].free_ns(cx.now), cx.now);
+        self.origins[origin].flushed(runs, blocks, cx.delta.origins[origin].free_ns(cx.now), cx.now);
     }
 
     /// A run for this origin failed. Returns how many attempts have failed in a row.
-    pub(crate) fn failed(&mut self, at: usize, now: Time) -> u32 {
-        self.origins[at].refusals.failed(now)
+    pub(crate) fn failed(&mut self, origin: usize, now: Time) -> u32 {
+        self.origins[origin].refusals.failed(now)
     }
 
     /// Whether an origin has refused destage, and nothing of it has become clean since.
-    pub(crate) fn is_refused(&self, at: usize) -> bool {
-        self.origins[at].refusals.any()
+    pub(crate) fn is_refused(&self, origin: usize) -> bool {
+        self.origins[origin].refusals.any()
     }
 
     /// An origin may take writes again: it is tried at once.
-    pub(crate) fn try_at_once(&mut self, at: usize) {
-        self.origins[at].refusals.end();
+    pub(crate) fn try_at_once(&mut self, origin: usize) {
+        self.origins[origin].refusals.end();
     }
 
     /// When this step should run again although nothing happens.
@@ -114,12 +114,12 @@ impl Destager {
         let times = waiting.flat_map(|(batches, _)| [Some(idle), batches.resume_at, batches.refusals.timer()]);
         // What is past was looked at then, and must not hide what is to come.
         let flushes = self.origins.iter().filter_map(|batches| batches.flush_by);
-        times.flatten().chain(away).chain(flushes).filter(|at| *at > now).min()
+        times.flatten().chain(away).chain(flushes).filter(|when| *when > now).min()
     }
 
     /// Whether an origin is away that has something dirty.
     pub(crate) fn is_any_away(&self, cx: &Cx<'_>) -> bool {
-        (0..self.origins.len()).any(|at| cx.delta.origins[at].dirty.get() > 0 && self.is_away(at, cx))
+        (0..self.origins.len()).any(|origin| cx.delta.origins[origin].dirty.get() > 0 && self.is_away(origin, cx))
     }
 
     /// Starts runs and flushes. `requests`: clients' requests in flight.
@@ -133,51 +133,59 @@ impl Destager {
     ) {
         let origins = self.origins.len();
         let rooms = Rooms::new(self, cx);
-        let no_room = (0..origins).any(|at| rooms.of(at, self, cx).is_scarce());
+        let no_room = (0..origins).any(|origin| rooms.of(origin, self, cx).is_scarce());
         cx.delta.cache_reads.set_room(no_room);
         self.turn = (self.turn + 1) % origins.max(1);
         let crowded = throttle.is_crowded(self, cx);
         for nth in 0..origins {
-            let at = (self.turn + nth) % origins;
-            if cx.delta.origins[at].dirty.get() == 0 {
-                self.origins[at].begin_sweep(cx.now);
+            let origin = (self.turn + nth) % origins;
+            if cx.delta.origins[origin].dirty.get() == 0 {
+                self.origins[origin].begin_sweep(cx.now);
             }
-            let starved = throttle.is_starved(at, crowded, self, cx);
-            let places = cx.facts.origins[at].places();
+            let starved = throttle.is_starved(origin, crowded, self, cx);
+            let places = cx.facts.origins[origin].places();
             if starved || lanes.iter().any(|lane| awaits_room_at(lane, &places)) {
-                self.origins[at].refusals.try_soon();
+                self.origins[origin].refusals.try_soon();
             }
-            let pace = self.pace(at, lanes, requests, rooms.of(at, self, cx), starved, cx);
-            self.step_of(at, pace, lanes, router, cx);
+            let pace = self.pace(origin, lanes, requests, rooms.of(origin, self, cx), starved, cx);
+            self.step_of(origin, pace, lanes, router, cx);
         }
     }
 
-    fn step_of(&mut self, at: usize, pace: Option<Pace>, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) {
-        let batch = pace.map_or(0, |pace| pace.batch_ns / self.origins[at].ns_per_run);
+    fn step_of(&mut self, origin: usize, pace: Option<Pace>, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) {
+        let batch = pace.map_or(0, |pace| pace.batch_ns / self.origins[origin].ns_per_run);
         let batch = batch.clamp(BATCH_RUNS_MIN, BATCH_RUNS_MAX) as u32;
         let blocks = BATCH_BLOCKS_MAX.min(cx.facts.dirty_limit / 8 / self.origins.len() as u64);
         if let Some(pace) = pace {
-            self.start_runs(at, pace, (batch, blocks), lanes, router, cx);
+            self.start_runs(origin, pace, (batch, blocks), lanes, router, cx);
         }
-        let pressed = pace.is_some_and(|pace| pace.pressed) || self.is_flush_waited_for(at, lanes, cx);
-        self.origins[at].flush_written((batch, blocks), pressed, &mut cx.delta.origins[at], cx.now);
+        let pressed = pace.is_some_and(|pace| pace.pressed) || self.is_flush_waited_for(origin, lanes, cx);
+        self.origins[origin].flush_written((batch, blocks), pressed, &mut cx.delta.origins[origin], cx.now);
     }
 
     /// Whether somebody waits for what is written to become clean, or the origin is flushed anyway.
-    fn is_flush_waited_for(&self, at: usize, lanes: &Lanes, cx: &Cx<'_>) -> bool {
-        let (refusals, flush) = (&self.origins[at].refusals, &cx.delta.origins[at].flush);
-        let awaited = || lanes.iter().any(|lane| any_awaits_clean(lane, &cx.facts.origins[at].places()));
+    fn is_flush_waited_for(&self, origin: usize, lanes: &Lanes, cx: &Cx<'_>) -> bool {
+        let (refusals, flush) = (&self.origins[origin].refusals, &cx.delta.origins[origin].flush);
+        let awaited = || lanes.iter().any(|lane| any_awaits_clean(lane, &cx.facts.origins[origin].places()));
         self.stopping || cx.facts.draining || refusals.rest(cx.now) || flush.due() || awaited()
     }
 
-    fn pace(&self, at: usize, lanes: &Lanes, requests: usize, room: Room, starved: bool, cx: &Cx<'_>) -> Option<Pace> {
-        let (facts, origin, batches) = (&cx.facts.origins[at], &cx.delta.origins[at], &self.origins[at]);
-        if cx.facts.stopping || batches.refusals.rest(cx.now) || origin.undrained() == 0 {
+    fn pace(
+        &self,
+        origin: usize,
+        lanes: &Lanes,
+        requests: usize,
+        room: Room,
+        starved: bool,
+        cx: &Cx<'_>,
+    ) -> Option<Pace> {
+        let (facts, it, batches) = (&cx.facts.origins[origin], &cx.delta.origins[origin], &self.origins[origin]);
+        if cx.facts.stopping || batches.refusals.rest(cx.now) || it.undrained() == 0 {
             return None;
         }
         let leaving = facts.mode != Mode::Writeback || cx.cache_failed();
         let waited_for = || lanes.iter().any(|lane| lane.trouble.next_urgent(facts.places()).is_some());
-        let recent = |at: Time| cx.now.since_ns(at) < IDLE_AFTER_NS;
+        let recent = |when: Time| cx.now.since_ns(when) < IDLE_AFTER_NS;
         let aged = batches.aged(cx);
         pace(View {
             // Destage is at full speed where this origin's writers have to stop.
@@ -188,14 +196,14 @@ impl Destager {
             aged,
             behind: lanes.iter().any(|lane| lane.reclaim.is_behind(cx.now)),
             readers: cx.delta.cache_reads.until(aged, cx.now).is_some(),
-            clients: origin.foreground_ios > 0 || origin.last_foreground.is_some_and(recent),
-            quiet_ns: origin.last_foreground.map_or(u64::MAX, |at| cx.now.since_ns(at)),
+            clients: it.foreground_ios > 0 || it.last_foreground.is_some_and(recent),
+            quiet_ns: it.last_foreground.map_or(u64::MAX, |when| cx.now.since_ns(when)),
         })
     }
 
     /// Whether one more run of this origin may be under way.
-    fn has_place(&self, at: usize) -> bool {
-        places::is_left(RUNS_MAX, self.origins[at].runs, self.origins.iter().map(|batches| batches.runs))
+    fn has_place(&self, origin: usize) -> bool {
+        places::is_left(RUNS_MAX, self.origins[origin].runs, self.origins.iter().map(|batches| batches.runs))
     }
 
     /// Starts runs of this batch, and while that is being flushed, of the next.
@@ -213,7 +221,7 @@ impl Destager {
         if pace.pause_permille > 0 {
             let pause = batches.last_batch_ns / 1000 * pace.pause_permille;
             let pause = pause.saturating_sub(batches.last_put_off_ns);
-            let resume = batches.batch_ended.map_or(cx.now, |at| at.plus_ns(pause));
+            let resume = batches.batch_ended.map_or(cx.now, |when| when.plus_ns(pause));
             if batches.flushing > 0 || cx.now < resume {
                 let gap = cx.delta.cache_reads.until(batches.aged(cx), cx.now).filter(|_| pace.patient);
                 batches.resume_at = (batches.flushing == 0).then_some(gap.map_or(resume, |gap| gap.min(resume)));
