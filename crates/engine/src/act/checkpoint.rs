@@ -143,11 +143,11 @@ fn write_batch(lane: &mut Lane, cx: &mut Cx<'_>) {
         }
         return;
     }
-    let at = area_offset(lane, lane.checkpoint.generation, cx)
+    let offset = area_offset(lane, lane.checkpoint.generation, cx)
         + u64::from(lane.checkpoint.block) * crate::fact::types::BLOCK_BYTES;
     lane.checkpoint.block += filled;
     let io = lane.ios.insert(LaneIo::Checkpoint);
-    cx.cache_write(lane.id, io, at, blocks_span(buf, 0, filled), Copied::All);
+    cx.cache_write(lane.id, io, offset, blocks_span(buf, 0, filled), Copied::All);
 }
 
 fn scan_part(lane: &mut Lane, cx: &Cx<'_>) {
@@ -173,8 +173,8 @@ fn area_offset(lane: &Lane, generation: u64, cx: &Cx<'_>) -> u64 {
 
 fn write_first_block(lane: &mut Lane, buf: Buf, generation: u64, cx: &mut Cx<'_>) {
     let io = lane.ios.insert(LaneIo::Checkpoint);
-    let at = area_offset(lane, generation, cx);
-    cx.cache_write(lane.id, io, at, blocks_span(buf, 0, 1), Copied::All);
+    let offset = area_offset(lane, generation, cx);
+    cx.cache_write(lane.id, io, offset, blocks_span(buf, 0, 1), Copied::All);
 }
 
 fn body_written(lane: &mut Lane, cx: &mut Cx<'_>) {

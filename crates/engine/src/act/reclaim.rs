@@ -204,7 +204,7 @@ fn read_header(lane: &mut Lane, segment: u32, slot: u32, cx: &mut Cx<'_>) {
 pub(crate) fn reclaim_header_done(
     lane: &mut Lane,
     segment: u32,
-    at: u32,
+    header_slot: u32,
     buf: Buf,
     result: Result<(), DeviceError>,
     cx: &mut Cx<'_>,
@@ -213,8 +213,8 @@ pub(crate) fn reclaim_header_done(
     cx.free(buf, 1);
     let tag = cx.facts.cache_tag;
     let ours = |it: &CommitHeader| it.cache_tag == tag && usize::from(it.lane) == lane.id;
-    let inside = at / lane.log.segment_slots() == segment;
-    let header = header.filter(|it| inside && ours(it) && it.fits(&cx.facts.superblock, at));
+    let inside = header_slot / lane.log.segment_slots() == segment;
+    let header = header.filter(|it| inside && ours(it) && it.fits(&cx.facts.superblock, header_slot));
     let Some(victim) = lane.reclaim.victims.get_mut(&segment) else { return };
     victim.pending -= 1;
     let last = lane.log.segment(segment).last_seq;
@@ -222,7 +222,7 @@ pub(crate) fn reclaim_header_done(
         // The reverse map of the rest is gone: find its blocks in the index instead. A device
         // that was filled as a mirror never had older headers: no reason to alarm anybody.
         if result.is_err() || cx.delta.members.pairing().paired == 0 {
-            let offset = lane.offset_of(at, cx);
+            let offset = lane.offset_of(header_slot, cx);
             let error = result.err().unwrap_or(DeviceError::Io);
             cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Read, offset, error });
         }
@@ -230,7 +230,7 @@ pub(crate) fn reclaim_header_done(
         victim_step(lane, segment, cx);
         return;
     };
-    for (slot, entry) in header.placed(at) {
+    for (slot, entry) in header.placed(header_slot) {
         if let Entry::Dirty { key, .. } | Entry::Clean { key, .. } = entry
             && let Some(flat) = cx.facts.flat(*key)
         {
@@ -238,7 +238,7 @@ pub(crate) fn reclaim_header_done(
         }
     }
     if header.seq < last {
-        read_header(lane, segment, at + header.data_blocks() + 1, cx);
+        read_header(lane, segment, header_slot + header.data_blocks() + 1, cx);
     } else {
         victim.known = true;
         victim_step(lane, segment, cx);
@@ -270,8 +270,8 @@ fn victim_step(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
     if victim.known && victim.blocks.len() as u32 != lane.log.segment(segment).live {
         // A header that is sound but not this segment's newest: the device lost a write, or
         // misdirected one.
-        let at = segment * lane.log.segment_slots();
-        let offset = lane.offset_of(at, cx);
+        let first = segment * lane.log.segment_slots();
+        let offset = lane.offset_of(first, cx);
         cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Read, offset, error: DeviceError::Io });
         find_blocks(lane, segment);
     }

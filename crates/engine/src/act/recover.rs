@@ -274,11 +274,11 @@ impl Recovery {
         loop {
             if let Some(stream) = (0..STREAMS).find(|&s| self.heads[s] != NO_SLOT && self.candidates[s].is_none()) {
                 let slot = self.heads[stream];
-                let Some(at) = self.slots.place(slot) else {
+                let Some(place) = self.slots.place(slot) else {
                     self.phase = RecoveryPhase::Head(stream);
                     return Some(self.read_window(lane, slot, self.data_blocks[stream], cx));
                 };
-                let header = CommitHeader::decode(cx.mem.bytes(blocks_span(self.buf, at, 1)));
+                let header = CommitHeader::decode(cx.mem.bytes(blocks_span(self.buf, place, 1)));
                 self.candidates[stream] = Some(header.filter(|header| header.fits(&cx.facts.superblock, slot)));
                 continue;
             }

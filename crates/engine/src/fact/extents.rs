@@ -21,13 +21,13 @@ pub struct Extent {
 /// Writes extents into a buffer, neighbours of one kind as one, as far as there is room. Returns
 /// how many bytes of the range the list tells of.
 pub fn put_extents(into: &mut [u8], extents: impl IntoIterator<Item = Extent>) -> u64 {
-    let (mut told, mut at) = (0, 0);
+    let (mut told, mut count) = (0, 0);
     let mut last: Option<Extent> = None;
     let mut words = into.chunks_exact_mut(WORD);
     let mut put = |extent: Extent| {
         let Some(word) = words.next() else { return 0 };
         word.copy_from_slice(&(extent.bytes << 1 | u64::from(extent.hole)).to_ne_bytes());
-        at += 1;
+        count += 1;
         extent.bytes
     };
     for extent in extents.into_iter().filter(|extent| extent.bytes > 0) {
@@ -46,7 +46,7 @@ pub fn put_extents(into: &mut [u8], extents: impl IntoIterator<Item = Extent>) -
         }
     }
     told += last.map_or(0, put);
-    if let Some(end) = into.get_mut(at * WORD..(at + 1) * WORD) {
+    if let Some(end) = into.get_mut(count * WORD..(count + 1) * WORD) {
         end.fill(0);
     }
     told

@@ -159,8 +159,8 @@ pub trait Memory {
 
 impl dyn Memory + '_ {
     /// [`Memory::expect_line`] of where this is.
-    pub(crate) fn expect<T>(&self, at: &T) {
-        self.expect_line(core::ptr::from_ref(at).cast());
+    pub(crate) fn expect<T>(&self, what: &T) {
+        self.expect_line(core::ptr::from_ref(what).cast());
     }
 }
 

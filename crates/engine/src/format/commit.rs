@@ -125,9 +125,9 @@ impl CommitHeader {
     /// The entries, each with the slot of its block if this header is at `slot`. For an entry
     /// without a block the slot means nothing.
     pub fn placed(&self, slot: u32) -> impl Iterator<Item = (u32, &Entry)> {
-        self.entries.iter().scan(slot, |at, entry| {
-            *at += u32::from(entry.has_data());
-            Some((*at, entry))
+        self.entries.iter().scan(slot, |slot, entry| {
+            *slot += u32::from(entry.has_data());
+            Some((*slot, entry))
         })
     }
 

@@ -20,13 +20,13 @@ pub(crate) struct Budget {
     per_day: u64,
     credit: i64,
     /// The credit is what it was then, but for what was spent.
-    at: Time,
+    since: Time,
 }
 
 impl Budget {
     /// Nothing is saved up yet, so that restarts give no credit.
     pub(crate) const fn new(bytes_per_day: u64, now: Time) -> Self {
-        Self { per_day: bytes_per_day, credit: 0, at: now }
+        Self { per_day: bytes_per_day, credit: 0, since: now }
     }
 
     pub(crate) fn spend(&mut self, bytes: u64, now: Time) {
@@ -47,7 +47,7 @@ impl Budget {
     }
 
     fn earned(&self, now: Time) -> u128 {
-        u128::from(now.0.saturating_sub(self.at.0)) * u128::from(self.per_day) / DAY_NS
+        u128::from(now.0.saturating_sub(self.since.0)) * u128::from(self.per_day) / DAY_NS
     }
 
     fn with(&self, earned: u128) -> i64 {
@@ -59,7 +59,7 @@ impl Budget {
         let earned = self.earned(now);
         if earned > 0 {
             // Only the time that the whole bytes took: the rest counts the next time.
-            self.at = self.at.plus_ns((earned * DAY_NS / u128::from(self.per_day)) as u64);
+            self.since = self.since.plus_ns((earned * DAY_NS / u128::from(self.per_day)) as u64);
             self.credit = self.with(earned);
         }
     }

@@ -41,9 +41,9 @@ impl Sequences {
     /// Returns the length in bytes of the stream that a request would end, without noting the
     /// request.
     pub(crate) fn length_with(&self, sector: u64, sectors: u64) -> u64 {
-        let ends_here = |at: &&u8| self.streams[usize::from(**at)].end_sector == sector;
+        let ends_here = |stream: &&u8| self.streams[usize::from(**stream)].end_sector == sector;
         let continued = self.recent[..self.len].iter().find(ends_here);
-        let before = continued.map_or(0, |at| self.streams[usize::from(*at)].sectors);
+        let before = continued.map_or(0, |stream| self.streams[usize::from(*stream)].sectors);
         (before + sectors) * SECTOR_BYTES
     }
 
@@ -52,18 +52,18 @@ impl Sequences {
         let wanted = tag(sector);
         // Without a branch for each the compiler compares eight at once.
         let possible = self.tags.iter().fold(false, |found, tag| found | (*tag == wanted));
-        let ends_here = |at: &u8| self.streams[usize::from(*at)].end_sector == sector;
+        let ends_here = |stream: &u8| self.streams[usize::from(*stream)].end_sector == sector;
         let continued = if possible { self.recent[..self.len].iter().position(ends_here) } else { None };
         self.len += usize::from(continued.is_none() && self.len < STREAMS);
         let nth = continued.unwrap_or(self.len - 1);
-        let at = self.recent[nth];
+        let stream = self.recent[nth];
         self.recent.copy_within(..nth, 1);
-        self.recent[0] = at;
-        let stream = &mut self.streams[usize::from(at)];
-        let before = if continued.is_some() { stream.sectors } else { 0 };
-        *stream = Sequence { end_sector: sector + sectors, sectors: before + sectors };
-        self.tags[usize::from(at)] = tag(sector + sectors);
-        stream.sectors * SECTOR_BYTES
+        self.recent[0] = stream;
+        let it = &mut self.streams[usize::from(stream)];
+        let before = if continued.is_some() { it.sectors } else { 0 };
+        *it = Sequence { end_sector: sector + sectors, sectors: before + sectors };
+        self.tags[usize::from(stream)] = tag(sector + sectors);
+        it.sectors * SECTOR_BYTES
     }
 }
 

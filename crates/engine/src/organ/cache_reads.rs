@@ -76,7 +76,7 @@ impl CacheReads {
 
     /// Until when readers come first; `None` if they don't.
     pub(crate) fn until(&self, aged: bool, now: Time) -> Option<Time> {
-        let written = self.last_write.is_some_and(|at| now.since_ns(at) < WRITERS_GONE_NS);
+        let written = self.last_write.is_some_and(|since| now.since_ns(since) < WRITERS_GONE_NS);
         let last = if self.in_flight > 0 { now } else { self.last? };
         let until = last.plus_ns(if aged { GAP_NS } else { READERS_GONE_NS });
         (!(written && self.no_room) && until > now).then_some(until)

@@ -53,15 +53,15 @@ impl Chains {
     pub(crate) fn remove(&mut self, slot: u32, keys: &[u64]) {
         let chain = self.chain(keys[slot as usize]);
         let next = self.next[slot as usize];
-        let mut at = self.heads[chain];
-        if at == slot {
+        let mut before = self.heads[chain];
+        if before == slot {
             self.heads[chain] = next;
             return;
         }
-        while self.next[at as usize] != slot {
-            at = self.next[at as usize];
+        while self.next[before as usize] != slot {
+            before = self.next[before as usize];
         }
-        self.next[at as usize] = next;
+        self.next[before as usize] = next;
     }
 
     pub(crate) fn bytes(&self) -> u64 {

@@ -96,8 +96,8 @@ impl DirtySet {
             && left <= ARRAY_MAX / 2
         {
             let mut array = Array::default();
-            for (at, part) in parts.iter().enumerate() {
-                part.for_each(|number| array.push(at as u16 * PART_BLOCKS + number));
+            for (nth, part) in parts.iter().enumerate() {
+                part.for_each(|number| array.push(nth as u16 * PART_BLOCKS + number));
             }
             *region = Region::Few(array);
         }
@@ -113,9 +113,9 @@ impl DirtySet {
             let low = if high == from.0 >> 16 { from.0 as u16 } else { 0 };
             let found = match region {
                 Region::Few(array) => array.next(low),
-                Region::Many(parts, _) => (part_of(low)..PARTS).find_map(|at| {
-                    let from = if at == part_of(low) { low % PART_BLOCKS } else { 0 };
-                    parts[at].next(from).map(|number| at as u16 * PART_BLOCKS + number)
+                Region::Many(parts, _) => (part_of(low)..PARTS).find_map(|nth| {
+                    let from = if nth == part_of(low) { low % PART_BLOCKS } else { 0 };
+                    parts[nth].next(from).map(|number| nth as u16 * PART_BLOCKS + number)
                 }),
             };
             found.map(|low| Flat(high << 16 | u64::from(low)))

@@ -364,15 +364,15 @@ impl Index {
     }
 
     fn bucket_at(&self, home: u64, displacement: u64) -> usize {
-        let at = (home + OFFSETS[displacement as usize]) as usize;
-        if at >= self.buckets.len() { at - self.buckets.len() } else { at }
+        let bucket = (home + OFFSETS[displacement as usize]) as usize;
+        if bucket >= self.buckets.len() { bucket - self.buckets.len() } else { bucket }
     }
 
     /// The bucket that an entry of `bucket` belongs into.
     fn home_of(&self, bucket: usize, entry: u64) -> u64 {
         let ahead = OFFSETS[displacement(entry)];
-        let at = bucket as u64;
-        if at >= ahead { at - ahead } else { at + self.buckets.len() as u64 - ahead }
+        let bucket = bucket as u64;
+        if bucket >= ahead { bucket - ahead } else { bucket + self.buckets.len() as u64 - ahead }
     }
 
     fn find(&self, flat: Flat) -> Option<At> {

@@ -87,7 +87,7 @@ impl Locks {
         self.tickets += 1;
         let mut lock =
             Lock { start: start.0, end: start.0 + blocks, exclusive, ticket: self.tickets, holder, blockers: 0 };
-        let at = self.all.vacant_key();
+        let key = self.all.vacant_key();
         for region in lock.regions() {
             let list = &mut self.lists[list_of(region)];
             let met = |id: &&u32| {
@@ -96,10 +96,10 @@ impl Locks {
             };
             let blockers = list.iter().filter(met).count() as u32;
             lock.blockers += blockers;
-            list.push(at as u32);
+            list.push(key as u32);
         }
         self.all.insert(lock);
-        (LockId(at as u32), lock.blockers == 0)
+        (LockId(key as u32), lock.blockers == 0)
     }
 
     /// Gives a lock back; adds the holders of those granted by it to `granted`, in the order in
@@ -109,8 +109,8 @@ impl Locks {
         let mut freed: Vec<(u64, Holder)> = Vec::new();
         for region in gone.regions() {
             let list = &mut self.lists[list_of(region)];
-            if let Some(at) = list.iter().position(|other| *other == id.0) {
-                list.swap_remove(at);
+            if let Some(nth) = list.iter().position(|other| *other == id.0) {
+                list.swap_remove(nth);
             }
             for other in list.iter() {
                 let other = &mut self.all[*other as usize];

@@ -69,9 +69,9 @@ impl<T> Places<T> {
     pub(crate) fn next(&mut self) -> Option<T> {
         let count = self.origins.len();
         let mut turns = (0..count).map(|nth| (self.turn + nth) % count);
-        let at = turns.find(|&at| self.is_waited_for(at) && self.is_left(at))?;
-        self.turn = (at + 1) % count;
-        self.origins[at].waiting.pop_front()
+        let origin = turns.find(|&origin| self.is_waited_for(origin) && self.is_left(origin))?;
+        self.turn = (origin + 1) % count;
+        self.origins[origin].waiting.pop_front()
     }
 }
 
@@ -83,11 +83,11 @@ mod tests {
     fn one_alone_has_all_of_them_and_of_several_each_leaves_some() {
         let mut places = Places::new(16, 1);
         places.wait(0, ());
-        let taken = |places: &mut Places<()>, at: usize| {
-            while places.is_left(at) {
-                places.take(at);
+        let taken = |places: &mut Places<()>, origin: usize| {
+            while places.is_left(origin) {
+                places.take(origin);
             }
-            places.origins[at].taken
+            places.origins[origin].taken
         };
         assert_eq!(taken(&mut places, 0), 16);
         assert_eq!(places.next(), None);

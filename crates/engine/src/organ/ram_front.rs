@@ -65,9 +65,9 @@ impl RamFront {
     }
 
     fn place(&self, set: usize, way: usize) -> Option<(Buf, u32)> {
-        let at = set * WAYS + way;
-        let buf = self.bufs[at / BUF_BLOCKS]?;
-        Some((buf, (at % BUF_BLOCKS) as u32 * BLOCK_BYTES as u32))
+        let block = set * WAYS + way;
+        let buf = self.bufs[block / BUF_BLOCKS]?;
+        Some((buf, (block % BUF_BLOCKS) as u32 * BLOCK_BYTES as u32))
     }
 
     /// The buffer and the byte where the copy of a slot begins, if there is one.
@@ -112,10 +112,10 @@ impl RamFront {
             }
         };
         set.slots[way] = slot;
-        let at = (nth * WAYS + way) / BUF_BLOCKS;
-        if self.bufs[at].is_none() {
-            let blocks = (self.sets.len() * WAYS - at * BUF_BLOCKS).min(BUF_BLOCKS);
-            self.bufs[at] = Some(cx.alloc_ram_front(blocks as u32));
+        let buf = (nth * WAYS + way) / BUF_BLOCKS;
+        if self.bufs[buf].is_none() {
+            let blocks = (self.sets.len() * WAYS - buf * BUF_BLOCKS).min(BUF_BLOCKS);
+            self.bufs[buf] = Some(cx.alloc_ram_front(blocks as u32));
         }
         self.place(nth, way)
     }

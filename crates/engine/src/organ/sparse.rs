@@ -113,7 +113,7 @@ impl Sparse {
     /// Puts a segment at the end of a list.
     fn put_last(&mut self, segment: u32, list: u8) {
         self.take_out(segment);
-        let at = segment as usize;
+        let nth = segment as usize;
         let ends = &mut self.ends[usize::from(list)];
         let last = core::mem::replace(&mut ends.after, segment);
         if last == NONE {
@@ -121,15 +121,15 @@ impl Sparse {
         } else {
             self.links[last as usize].after = segment;
         }
-        self.links[at] = Link { before: last, after: NONE };
-        self.list[at] = list;
+        self.links[nth] = Link { before: last, after: NONE };
+        self.list[nth] = list;
     }
 
     fn take_out(&mut self, segment: u32) {
-        let at = segment as usize;
-        let Some(list) = self.list.get_mut(at).filter(|list| **list != NO_LIST) else { return };
+        let nth = segment as usize;
+        let Some(list) = self.list.get_mut(nth).filter(|list| **list != NO_LIST) else { return };
         let ends = &mut self.ends[usize::from(core::mem::replace(list, NO_LIST))];
-        let Link { before, after } = core::mem::replace(&mut self.links[at], UNLINKED);
+        let Link { before, after } = core::mem::replace(&mut self.links[nth], UNLINKED);
         match before {
             NONE => ends.before = after,
             before => self.links[before as usize].after = after,
@@ -218,20 +218,20 @@ mod tests {
                 (random >> 33) as usize % bound
             };
             for _ in 0..20_000 {
-                let at = below(40);
-                if live[at] > 0 && below(200) > 0 {
-                    live[at] -= 1;
-                    sparse.fell(at as u32, live[at], slots);
+                let segment = below(40);
+                if live[segment] > 0 && below(200) > 0 {
+                    live[segment] -= 1;
+                    sparse.fell(segment as u32, live[segment], slots);
                 } else {
-                    live[at] = slots - below(slots as usize / 2) as u32;
-                    sparse.filled(at as u32, live[at], slots);
+                    live[segment] = slots - below(slots as usize / 2) as u32;
+                    sparse.filled(segment as u32, live[segment], slots);
                 }
             }
             let part = |live: u32| (live * PARTS).div_ceil(slots);
             let mut left: Vec<u32> = live.iter().map(|live| part(*live)).filter(|part| *part <= MOST).collect();
             left.sort_unstable();
             let taken = core::iter::from_fn(|| sparse.take(ALL, |_| Some(true)));
-            let taken: Vec<u32> = taken.map(|at| part(live[at as usize])).collect();
+            let taken: Vec<u32> = taken.map(|segment| part(live[segment as usize])).collect();
             assert_eq!(taken, left, "{slots} slots");
         }
     }

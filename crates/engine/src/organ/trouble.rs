@@ -198,8 +198,8 @@ impl Trouble {
     /// The origin has taken the blocks from `from` to `to`: runs no longer end where they were
     /// broken.
     pub(crate) fn written(&mut self, from: Flat, to: Flat) {
-        while let Some(&at) = self.breaks.range(from..to).next() {
-            self.breaks.remove(&at);
+        while let Some(&flat) = self.breaks.range(from..to).next() {
+            self.breaks.remove(&flat);
         }
     }
 

@@ -100,8 +100,8 @@ impl UnderWay {
     pub(crate) fn end(&mut self, id: usize) -> (Reading, Vec<Waiting>) {
         let read = self.reads.remove(id);
         let take_out = |list: &mut Vec<u32>| {
-            if let Some(at) = list.iter().position(|other| *other as usize == id) {
-                list.swap_remove(at);
+            if let Some(nth) = list.iter().position(|other| *other as usize == id) {
+                list.swap_remove(nth);
             }
         };
         read.regions().for_each(|region| take_out(&mut self.lists[list_of(region)]));

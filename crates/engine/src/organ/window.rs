@@ -98,8 +98,8 @@ impl RamWindow {
     }
 
     fn span(&self, place: u32) -> Span {
-        let (buf, at) = (self.bufs[place as usize / BUF_BLOCKS], place % BUF_BLOCKS as u32);
-        Span::new(buf, at * BLOCK_BYTES as u32, BLOCK_BYTES as u32)
+        let (buf, block) = (self.bufs[place as usize / BUF_BLOCKS], place % BUF_BLOCKS as u32);
+        Span::new(buf, block * BLOCK_BYTES as u32, BLOCK_BYTES as u32)
     }
 
     /// Memory of the table.

@@ -38,12 +38,12 @@ impl Fifo {
     }
 
     pub(super) fn push(&mut self, segment: SegmentId) {
-        let at = segment.0 as usize;
-        if at >= self.stamps.len() {
-            self.stamps.resize(at + 1, 0);
+        let nth = segment.0 as usize;
+        if nth >= self.stamps.len() {
+            self.stamps.resize(nth + 1, 0);
         }
         self.last_stamp = self.last_stamp.checked_add(1).unwrap_or(1);
-        self.stamps[at] = self.last_stamp;
+        self.stamps[nth] = self.last_stamp;
         self.entries.push_back((segment, self.last_stamp));
         self.len += 1;
     }
@@ -56,8 +56,9 @@ impl Fifo {
         }
         let counts = |&(segment, stamp): &(SegmentId, u32)| stamps[segment.0 as usize] == stamp;
         let entries = self.entries.iter().enumerate().filter(|(_, entry)| counts(entry));
-        let (at, segment) = entries.take(LOOK).map(|(at, entry)| (at, entry.0)).find(|(_, segment)| evictable(*segment))?;
-        self.entries.remove(at);
+        let mut oldest = entries.take(LOOK).map(|(nth, entry)| (nth, entry.0));
+        let (nth, segment) = oldest.find(|(_, segment)| evictable(*segment))?;
+        self.entries.remove(nth);
         self.remove(segment);
         Some(segment)
     }

@@ -67,23 +67,23 @@ impl Ghost {
         &self.sets[self.place(key).0][0]
     }
 
-    fn set(&self, at: usize) -> u128 {
-        let [low, high] = self.sets[at];
+    fn set(&self, set: usize) -> u128 {
+        let [low, high] = self.sets[set];
         u128::from(low) | u128::from(high) << 64
     }
 
-    fn put_set(&mut self, at: usize, set: u128) {
-        self.sets[at] = [set as u64, (set >> 64) as u64];
+    fn put_set(&mut self, set: usize, entries: u128) {
+        self.sets[set] = [entries as u64, (entries >> 64) as u64];
     }
 
     /// Forgets a block; returns what was remembered of it.
     pub(super) fn take(&mut self, key: u64) -> Option<Seen> {
-        let (at, fingerprint) = self.place(key);
-        let set = self.set(at);
-        let entry = |way| (set >> (way * ENTRY_BITS)) as u16;
+        let (set, fingerprint) = self.place(key);
+        let entries = self.set(set);
+        let entry = |way| (entries >> (way * ENTRY_BITS)) as u16;
         let way = (0..WAYS as u32).find(|way| entry(*way) >> (COUNT_BITS + FROM_BITS) == fingerprint)?;
         let younger = (1 << (way * ENTRY_BITS)) - 1;
-        self.put_set(at, set & younger | set >> ENTRY_BITS & !younger);
+        self.put_set(set, entries & younger | entries >> ENTRY_BITS & !younger);
         let from = match entry(way) >> COUNT_BITS & 3 {
             0 => From::Declined,
             1 => From::Writes,
@@ -95,10 +95,10 @@ impl Ghost {
 
     /// Remembers a block, and forgets the oldest of its set if that is full.
     pub(super) fn put(&mut self, key: u64, seen: Seen) {
-        let (at, fingerprint) = self.place(key);
+        let (set, fingerprint) = self.place(key);
         let count = u16::from(seen.count.min(COUNT_MAX));
         let entry = fingerprint << (COUNT_BITS + FROM_BITS) | (seen.from as u16) << COUNT_BITS | count;
-        self.put_set(at, self.set(at) << ENTRY_BITS | u128::from(entry));
+        self.put_set(set, self.set(set) << ENTRY_BITS | u128::from(entry));
     }
 
     pub(super) fn bytes(&self) -> u64 {

@@ -54,7 +54,7 @@ pub struct Window {
     /// The block that waits in each place, and how often it was seen.
     keys: Vec<u64>,
     seen: Vec<u8>,
-    at: Chains,
+    chains: Chains,
     hand: usize,
     /// Neighbours whose time here is over, and how many of them were asked for. Both numbers are
     /// halved from time to time.
@@ -89,7 +89,7 @@ impl Window {
     /// The place of a block.
     #[must_use]
     pub fn find(&self, key: u64) -> Option<u32> {
-        self.at.find(key, &self.keys)
+        self.chains.find(key, &self.keys)
     }
 
     /// Notes how often a block was seen.
@@ -141,7 +141,7 @@ impl Window {
         let place = self.next_place()?;
         let left = self.leave(place);
         (self.keys[place], self.seen[place]) = (key, seen);
-        self.at.insert(place as u32, &self.keys);
+        self.chains.insert(place as u32, &self.keys);
         Some((place as u32, left))
     }
 
@@ -163,7 +163,7 @@ impl Window {
             self.hand = self.keys.len();
             grow(&mut self.keys, self.hand + 1, self.capacity, NOBODY);
             grow(&mut self.seen, self.hand + 1, self.capacity, UNASKED);
-            self.at.grow(self.hand + 1, self.capacity, &self.keys);
+            self.chains.grow(self.hand + 1, self.capacity, &self.keys);
         }
         let place = self.hand;
         self.hand = (place + 1) % self.capacity;
@@ -176,7 +176,7 @@ impl Window {
         if key == NOBODY {
             return None;
         }
-        self.at.remove(place as u32, &self.keys);
+        self.chains.remove(place as u32, &self.keys);
         self.keys[place] = NOBODY;
         if seen == UNASKED {
             self.judge(false);
@@ -212,6 +212,6 @@ impl Window {
     /// Memory of the tables.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        (self.keys.capacity() * size_of::<u64>() + self.seen.capacity()) as u64 + self.at.bytes()
+        (self.keys.capacity() * size_of::<u64>() + self.seen.capacity()) as u64 + self.chains.bytes()
     }
 }

@@ -153,7 +153,7 @@ impl Score {
         self.lead = self.lead.min(asked * LEAD_COUNTED);
         self.accesses += 1;
         let shifted = read && self.shift.count(self.accesses, since, gated);
-        let ago = self.shifted_at.map_or(f64::INFINITY, |at| (self.accesses - at) as f64 / self.blocks);
+        let ago = self.shifted_at.map_or(f64::INFINITY, |when| (self.accesses - when) as f64 / self.blocks);
         let on_trial = ago < TRIAL;
         let begins = shifted && !on_trial && self.lead >= 0.0 && self.asked <= LEAD_FIRST;
         if begins {

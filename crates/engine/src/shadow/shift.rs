@@ -34,7 +34,7 @@ pub(super) struct Shift {
 /// Since the hits fell.
 #[derive(Debug)]
 struct Fallen {
-    at: u64,
+    when: u64,
     /// Accesses to blocks that were not there then, and those among them that were not the first.
     new: f64,
     again: f64,
@@ -54,11 +54,11 @@ impl Shift {
         let Some(fallen) = &mut self.fallen else {
             if self.usual > USUAL_MIN && self.lately < self.usual * FALLEN && self.blocks >= BLOCKS_MIN {
                 // It takes about that long to show.
-                self.fallen = Some(Fallen { at: now.saturating_sub(short as u64), new: 0.0, again: 0.0 });
+                self.fallen = Some(Fallen { when: now.saturating_sub(short as u64), new: 0.0, again: 0.0 });
             }
             return false;
         };
-        if since.unwrap_or(now) >= fallen.at {
+        if since.unwrap_or(now) >= fallen.when {
             fallen.new += 1.0;
             fallen.again += f64::from(u8::from(since.is_some()));
         }

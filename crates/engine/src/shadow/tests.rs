@@ -51,10 +51,10 @@ impl Both {
 /// Reads and writes that drive everything out again and again, and some that come back.
 fn busy(shadow: &mut Both, accesses: u64, spread: u64) {
     let mut random = 7_u64;
-    for at in 0..accesses {
+    for nth in 0..accesses {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let key = (random >> 20) % spread;
-        let key = if at % 3 == 0 { key / 16 } else { key };
+        let key = if nth % 3 == 0 { key / 16 } else { key };
         shadow.note(if random >> 62 == 0 { Access::Write } else { Access::Read }, key..key + 1);
     }
 }

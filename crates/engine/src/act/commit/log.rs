@@ -210,10 +210,10 @@ impl Log {
     pub(crate) fn start(&mut self, next_seq: u64) {
         self.next_seq = next_seq;
         (self.written_seq, self.durable_seq) = (next_seq - 1, next_seq - 1);
-        for (at, segment) in self.segments.iter_mut().enumerate() {
+        for (nth, segment) in self.segments.iter_mut().enumerate() {
             segment.state = if segment.live == 0 { SegmentState::Free } else { SegmentState::Closed };
             if segment.live == 0 {
-                self.free.push_back(at as u32);
+                self.free.push_back(nth as u32);
             }
         }
     }

@@ -133,17 +133,17 @@ fn seal_now(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
 /// A commit is written: its buffer is free, and full commits that waited for its place are sealed.
 pub(crate) fn commit_done(lane: &mut Lane, seq: u64, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
     let log = &mut lane.log;
-    let Some(at) = log.sealed.iter().position(|sealed| sealed.seq == seq) else { return };
+    let Some(nth) = log.sealed.iter().position(|sealed| sealed.seq == seq) else { return };
     cx.delta.gauge.commit_ended(result.is_ok(), cx.now);
     if let Err(error) = result {
         // The buffer stays, so that its blocks can still be read; nothing more is written.
-        let offset = cx.facts.superblock.slot_offset(lane.id as u32, log.sealed[at].header_slot);
+        let offset = cx.facts.superblock.slot_offset(lane.id as u32, log.sealed[nth].header_slot);
         cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Write, offset, error });
         cx.fail_member(cx.lead());
         return;
     }
-    log.sealed[at].written = true;
-    log.depth.ended(log.sealed[at].sealed_at, log.sealed.len(), cx.delta.gauge.reads.are_in_flight(), cx.now);
+    log.sealed[nth].written = true;
+    log.depth.ended(log.sealed[nth].sealed_at, log.sealed.len(), cx.delta.gauge.reads.are_in_flight(), cx.now);
     while let Some(sealed) = log.sealed.front().filter(|sealed| sealed.written) {
         log.written_seq = sealed.seq;
         cx.free(sealed.buf, log.commit_blocks());

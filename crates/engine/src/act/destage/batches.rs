@@ -83,7 +83,7 @@ impl DirtyView for DirtyBlocks<'_> {
             .filter_map(|lane| lane.store.next_dirty(from))
             .min()
             .map(|flat| flat.0)
-            .filter(|at| *at < self.1.end)
+            .filter(|place| *place < self.1.end)
     }
 }
 
@@ -268,11 +268,11 @@ impl Batches {
         router: &Router,
         cx: &mut Cx<'_>,
     ) -> bool {
-        let Some(at) = self.order.next(&DirtyBlocks(lanes, places)) else {
+        let Some(place) = self.order.next(&DirtyBlocks(lanes, places)) else {
             self.begin_sweep(cx.now);
             return false;
         };
-        let flat = Flat(at);
+        let flat = Flat(place);
         let lane = &mut lanes[router.lane_of(flat)];
         let end = if let Some(end) = run_end(lane, flat) {
             end
@@ -285,10 +285,10 @@ impl Batches {
                     blocks = start_run(lane, flat, end, cx);
                 }
                 self.runs += u32::from(blocks > 0);
-                Flat(at + u64::from(blocks.max(1)))
+                Flat(place + u64::from(blocks.max(1)))
             } else {
                 self.passed_over += 1;
-                Flat(at + 1)
+                Flat(place + 1)
             }
         };
         self.order.taken(end.0);

@@ -14,7 +14,7 @@ pub(crate) struct Refusals(Option<Retry>);
 #[derive(Clone, Copy, Debug)]
 struct Retry {
     /// When the origin is tried again.
-    at: Time,
+    when: Time,
     /// The pause before that.
     pause_ns: u64,
     /// Attempts that have failed.
@@ -29,12 +29,12 @@ impl Refusals {
 
     /// Whether it is too soon to try again.
     pub(crate) fn rest(&self, now: Time) -> bool {
-        self.0.is_some_and(|it| now < it.at)
+        self.0.is_some_and(|it| now < it.when)
     }
 
     /// When the origin is tried again.
     pub(crate) fn timer(&self) -> Option<Time> {
-        self.0.map(|it| it.at)
+        self.0.map(|it| it.when)
     }
 
     /// A run failed: the origin is left alone for a while. Returns how many attempts have failed
@@ -47,7 +47,7 @@ impl Refusals {
         let (pause_ns, attempts) = self
             .0
             .map_or((PAUSE_FIRST_NS, 1), |it| ((it.pause_ns * 2).min(PAUSE_LAST_NS), it.attempts.saturating_add(1)));
-        self.0 = Some(Retry { at: now.plus_ns(pause_ns), pause_ns, attempts });
+        self.0 = Some(Retry { when: now.plus_ns(pause_ns), pause_ns, attempts });
         attempts
     }
 
@@ -57,7 +57,7 @@ impl Refusals {
         if let Some(retry) = &mut self.0
             && retry.pause_ns > PAUSE_FIRST_NS
         {
-            retry.at.0 -= retry.pause_ns - PAUSE_FIRST_NS;
+            retry.when.0 -= retry.pause_ns - PAUSE_FIRST_NS;
             retry.pause_ns = PAUSE_FIRST_NS;
         }
     }

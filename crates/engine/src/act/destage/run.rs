@@ -65,40 +65,40 @@ fn destageable(lane: &Lane, flat: Flat, dirty: bool, cx: &Cx<'_>) -> Option<(u32
     free.then_some((found.slot, found.checksum))
 }
 
-/// The clean blocks of the gap at `at`, if all are cached and the dirty block behind the gap can be
-/// in the same run.
-fn bridge(lane: &Lane, at: Flat, end: Flat, room: u64, cx: &Cx<'_>) -> Option<Vec<(u32, u32)>> {
-    let gap = lane.store.next_dirty(at).filter(|next| *next < end)?.0 - at.0;
+/// The clean blocks of the gap at `from`, if all are cached and the dirty block behind the gap can
+/// be in the same run.
+fn bridge(lane: &Lane, from: Flat, end: Flat, room: u64, cx: &Cx<'_>) -> Option<Vec<(u32, u32)>> {
+    let gap = lane.store.next_dirty(from).filter(|next| *next < end)?.0 - from.0;
     if gap == 0 || gap > GAP_BLOCKS_MAX || gap >= room || cx.cache_failed() {
         return None;
     }
-    let behind = Flat(at.0 + gap);
-    if lane.trouble.breaks_in(at, behind) {
+    let behind = Flat(from.0 + gap);
+    if lane.trouble.breaks_in(from, behind) {
         return None;
     }
     destageable(lane, behind, true, cx).filter(|_| !lane.trouble.is_alone(behind))?;
-    (at.0..behind.0).map(|flat| destageable(lane, Flat(flat), false, cx)).collect()
+    (from.0..behind.0).map(|flat| destageable(lane, Flat(flat), false, cx)).collect()
 }
 
 /// Starts a run at a block. The run goes on as long as the next blocks are dirty too, or can be
 /// bridged, up to `end`. Returns its length; 0 if that block can't be destaged now.
 pub(crate) fn start_run(lane: &mut Lane, first: Flat, end: Flat, cx: &mut Cx<'_>) -> u32 {
     let mut versions = Vec::new();
-    let mut at = first;
-    while at < end && versions.len() < RUN_BLOCKS_MAX as usize && !(at > first && lane.trouble.breaks_at(at)) {
-        let Some(version) = destageable(lane, at, true, cx) else {
+    let mut flat = first;
+    while flat < end && versions.len() < RUN_BLOCKS_MAX as usize && !(flat > first && lane.trouble.breaks_at(flat)) {
+        let Some(version) = destageable(lane, flat, true, cx) else {
             let room = u64::from(RUN_BLOCKS_MAX) - versions.len() as u64;
-            let Some(gap) = bridge(lane, at, end, room, cx).filter(|_| at > first) else { break };
-            at = Flat(at.0 + gap.len() as u64);
+            let Some(gap) = bridge(lane, flat, end, room, cx).filter(|_| flat > first) else { break };
+            flat = Flat(flat.0 + gap.len() as u64);
             versions.extend(gap);
             continue;
         };
-        let alone = lane.trouble.is_alone(at);
-        if alone && at > first {
+        let alone = lane.trouble.is_alone(flat);
+        if alone && flat > first {
             break;
         }
         versions.push(version);
-        at = at.next();
+        flat = flat.next();
         if alone {
             break;
         }
@@ -270,7 +270,7 @@ fn go_alone_if_bridged(lane: &mut Lane, run: usize) {
 fn break_in_two(lane: &mut Lane, run: usize) {
     let Run { first, versions, .. } = &lane.runs[run];
     let (blocks, end) = (versions.len() as u64, Flat(first.0 + versions.len() as u64));
-    let halved = |at: Flat, beside: u64| lane.trouble.breaks_at(at) && is_dirty(lane, Flat(beside));
+    let halved = |flat: Flat, beside: u64| lane.trouble.breaks_at(flat) && is_dirty(lane, Flat(beside));
     if blocks > 1 && !halved(*first, first.0.wrapping_sub(1)) && !halved(end, end.0) {
         lane.trouble.break_at(Flat(first.0 + blocks / 2));
     }

@@ -185,7 +185,7 @@ impl Destager {
         }
         let leaving = facts.mode != Mode::Writeback || cx.cache_failed();
         let waited_for = || lanes.iter().any(|lane| lane.trouble.next_urgent(facts.places()).is_some());
-        let recent = |when: Time| cx.now.since_ns(when) < IDLE_AFTER_NS;
+        let recent = |since: Time| cx.now.since_ns(since) < IDLE_AFTER_NS;
         let aged = batches.aged(cx);
         pace(View {
             // Destage is at full speed where this origin's writers have to stop.
@@ -197,7 +197,7 @@ impl Destager {
             behind: lanes.iter().any(|lane| lane.reclaim.is_behind(cx.now)),
             readers: cx.delta.cache_reads.until(aged, cx.now).is_some(),
             clients: it.foreground_ios > 0 || it.last_foreground.is_some_and(recent),
-            quiet_ns: it.last_foreground.map_or(u64::MAX, |when| cx.now.since_ns(when)),
+            quiet_ns: it.last_foreground.map_or(u64::MAX, |since| cx.now.since_ns(since)),
         })
     }
 

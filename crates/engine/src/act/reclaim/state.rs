@@ -82,7 +82,7 @@ pub(crate) struct Reclaim {
 impl Reclaim {
     /// Whether blocks that the policy would give up are still dirty, and room was needed lately.
     pub(crate) fn is_behind(&self, now: Time) -> bool {
-        self.behind.is_some_and(|at| now.since_ns(at) < BEHIND_FOR_NS)
+        self.behind.is_some_and(|since| now.since_ns(since) < BEHIND_FOR_NS)
     }
 
     /// When victims give their places to others.

@@ -32,7 +32,7 @@ impl Recovery {
         }
         let slots = lane.log.segment_slots();
         self.unproven.follow(header, slot);
-        for (at, entry) in header.placed(slot) {
+        for (slot, entry) in header.placed(slot) {
             match *entry {
                 Entry::Dead => {}
                 // Only the lead has the data of clean blocks. Its data is torn here, or older.
@@ -42,12 +42,12 @@ impl Recovery {
                 }
                 Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
                     let Some(flat) = cx.facts.flat(key) else { continue };
-                    if let Some(table) = self.freed.0.get_mut(&(at / slots)) {
+                    if let Some(table) = self.freed.0.get_mut(&(slot / slots)) {
                         let table = table.get_or_insert_with(|| alloc::vec![0; slots as usize].into());
-                        table[(at % slots) as usize] = flat.0 + 1;
+                        table[(slot % slots) as usize] = flat.0 + 1;
                     }
                     let (dirty, checksum) = (matches!(entry, Entry::Dirty { .. }), lane.store.kept(checksum));
-                    lane.map(flat, Found { slot: at, dirty, hits: 0, checksum }, cx);
+                    lane.map(flat, Found { slot, dirty, hits: 0, checksum }, cx);
                 }
                 Entry::Invalidate { key, blocks } => {
                     let Some(first) = cx.facts.flat(key) else { continue };

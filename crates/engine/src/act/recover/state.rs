@@ -114,7 +114,7 @@ pub(super) struct Slots {
 impl Slots {
     /// The block of the buffer that holds this slot.
     pub(super) fn place(&self, slot: u32) -> Option<u32> {
-        slot.checked_sub(self.first).filter(|at| *at < self.blocks)
+        slot.checked_sub(self.first).filter(|place| *place < self.blocks)
     }
 
     /// Shrinks to the first slot and returns it; `None` if it was alone already.

@@ -73,12 +73,12 @@ impl Sync {
             return false;
         }
         let give_up_at = *self.give_up_at.get_or_insert(now.plus_ns(TRIED_FOR_NS));
-        let at = *self.resume_at.get_or_insert(now.plus_ns(self.pause_ns));
-        if at >= give_up_at {
+        let resume_at = *self.resume_at.get_or_insert(now.plus_ns(self.pause_ns));
+        if resume_at >= give_up_at {
             self.resume_at = None;
             return false;
         }
-        if now >= at {
+        if now >= resume_at {
             self.again = core::mem::take(&mut self.missed);
             (self.tries, self.pause_ns, self.resume_at) = (0, self.pause_ns * 2, None);
         }
@@ -87,7 +87,7 @@ impl Sync {
 
     /// The next missed block and its slot, if missed blocks are tried again.
     pub(super) fn next_missed(&mut self, now: Time) -> Option<(Flat, u32)> {
-        if self.give_up_at.is_some_and(|at| now >= at) {
+        if self.give_up_at.is_some_and(|when| now >= when) {
             self.missed.append(&mut self.again);
         }
         self.again.pop()

@@ -38,28 +38,28 @@ impl Array {
     /// which an array has 16 and the processor fetches as many at once.
     fn find(&self, number: u16) -> Result<usize, usize> {
         let line = self.0.iter().step_by(LINE).skip(1).filter(|first| **first <= number).count() * LINE;
-        let at = line + self.0[line..].iter().take(LINE).filter(|it| **it < number).count();
-        if self.0.get(at) == Some(&number) { Ok(at) } else { Err(at) }
+        let place = line + self.0[line..].iter().take(LINE).filter(|it| **it < number).count();
+        if self.0.get(place) == Some(&number) { Ok(place) } else { Err(place) }
     }
 
     /// Puts a number in; false if it is in already.
     pub(super) fn insert(&mut self, number: u16) -> bool {
-        let Err(at) = self.find(number) else { return false };
+        let Err(place) = self.find(number) else { return false };
         if self.0.len() == self.0.capacity() {
             self.0.reserve_exact(self.0.len() / 4 + 4);
         }
-        self.0.insert(at, number);
+        self.0.insert(place, number);
         true
     }
 
     /// Takes a number out; false if it is not in.
     pub(super) fn remove(&mut self, number: u16) -> bool {
-        self.find(number).map(|at| self.0.remove(at)).is_ok()
+        self.find(number).map(|place| self.0.remove(place)).is_ok()
     }
 
     /// The first number that is not below `from`.
     pub(super) fn next(&self, from: u16) -> Option<u16> {
-        self.0.get(self.find(from).unwrap_or_else(|at| at)).copied()
+        self.0.get(self.find(from).unwrap_or_else(|place| place)).copied()
     }
 
     /// Puts one in that is above all others.
@@ -158,11 +158,11 @@ const fn bit(number: u16) -> u64 {
 }
 
 fn next_bit(words: &[u64; WORDS], from: u16) -> Option<u16> {
-    let mut at = word(from);
-    let mut word = words[at] & (u64::MAX << (from % 64));
+    let mut nth = word(from);
+    let mut word = words[nth] & (u64::MAX << (from % 64));
     while word == 0 {
-        at += 1;
-        word = *words.get(at)?;
+        nth += 1;
+        word = *words.get(nth)?;
     }
-    Some(at as u16 * 64 + word.trailing_zeros() as u16)
+    Some(nth as u16 * 64 + word.trailing_zeros() as u16)
 }

@@ -139,9 +139,9 @@ fn a_walk_beside_changes_sees_all_that_stay() {
     for part in 0..index.parts() {
         index.scan(part, |flat, _| seen.push(flat));
         for _ in 0..20 {
-            let at = random.below(inside.len() as u64) as usize;
+            let nth = random.below(inside.len() as u64) as usize;
             let new = Flat(random.below(1 << 34));
-            assert!(index.remove(core::mem::replace(&mut inside[at], new)).is_some());
+            assert!(index.remove(core::mem::replace(&mut inside[nth], new)).is_some());
             index.insert(new, NOTHING_KNOWN);
         }
     }

@@ -11,23 +11,23 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "elevator",
     summary: "ascending over the whole dirty set, then from the start again",
     source: "C-SCAN; a disk writes sorted blocks 2 to 5 times faster than scattered ones",
-    build: || Box::new(Elevator { at: 0 }),
+    build: || Box::new(Elevator { from: 0 }),
 };
 
 struct Elevator {
-    at: u64,
+    from: u64,
 }
 
 impl Order for Elevator {
     fn next(&mut self, view: &dyn DirtyView) -> Option<u64> {
-        let next = view.next(self.at);
+        let next = view.next(self.from);
         if next.is_none() {
-            self.at = 0;
+            self.from = 0;
         }
         next
     }
 
     fn taken(&mut self, end: u64) {
-        self.at = end;
+        self.from = end;
     }
 }

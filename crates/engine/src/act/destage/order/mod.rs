@@ -49,9 +49,9 @@ mod tests {
             let set = Set([5, 6, 900, 17, 1 << 40].into());
             for _ in 0..3 {
                 let mut seen = Vec::new();
-                while let Some(at) = order.next(&set) {
-                    order.taken(at + 1);
-                    seen.push(at);
+                while let Some(place) = order.next(&set) {
+                    order.taken(place + 1);
+                    seen.push(place);
                 }
                 seen.sort_unstable();
                 assert_eq!(seen, set.0.iter().copied().collect::<Vec<_>>(), "{}", spec.name);
