@@ -4,6 +4,8 @@
 //! Everything is undone when the guards are dropped, also after a failure: the mount first, then
 //! the loop device, then FUSE.
 
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread;
@@ -13,6 +15,11 @@ use crate::harness::{Volume, is_root, must, output, skip, skip_without, tool};
 
 /// nbdfuse answers within milliseconds; the machine may be busy.
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// The longest that a test beside this one may keep a mount namespace.
+const OTHERS_LIMIT: Duration = Duration::from_secs(120);
+/// Asks for the device alone.
+const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
 
 /// A loop device on a served volume.
 pub(crate) struct BlockDevice {
@@ -113,6 +120,7 @@ impl Drop for Fuse {
 /// A mounted file system.
 pub(crate) struct Mount {
     pub(crate) dir: PathBuf,
+    device: PathBuf,
     mounted: bool,
 }
 
@@ -122,14 +130,23 @@ impl Mount {
         let dir = volume.place.socket("mnt");
         std::fs::create_dir_all(&dir).expect("a mount point can be made");
         must(tool("mount").arg(&device.path).arg(&dir));
-        Self { dir, mounted: true }
+        Self { dir, device: device.path.clone(), mounted: true }
     }
 
     /// Unmounts, which writes back everything; must succeed.
+    ///
+    /// Tests beside this one have mount namespaces of their own. A namespace that began while this
+    /// file system was mounted keeps it mounted until it ends, and `umount` doesn't wait for that.
     #[track_caller]
     pub(crate) fn unmount(mut self) {
         must(tool("umount").arg(&self.dir));
         self.mounted = false;
+        let end = Instant::now() + OTHERS_LIMIT;
+        // The kernel refuses this as long as a file system is mounted from the device.
+        while let Err(error) = File::options().read(true).custom_flags(O_EXCL).open(&self.device) {
+            assert!(Instant::now() < end, "{} is still in use: {error}", self.device.display());
+            thread::sleep(Duration::from_millis(20)); // pacing: a poll; the kernel has no sign for this
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use flashfront_engine::{RequestError, RequestId, Time};
 use mio::{Registry, event::Event};
 
-use super::{Asked, Life, Order, Seen};
+use super::{Asked, CarrierThread, Order, Seen};
 use crate::frontend::bell::Bell;
 use crate::frontend::{Core, Frontend, TokenRange};
 
@@ -29,7 +29,7 @@ pub(super) struct Carried {
     stopping: bool,
     // Dropped in this order: without orders to come the thread ends, and then it is waited for.
     orders: Sender<Order>,
-    life: Arc<Life>,
+    life: Arc<CarrierThread>,
 }
 
 impl Carried {
@@ -40,7 +40,7 @@ impl Carried {
         bell: Arc<Bell>,
         seen: Arc<Seen>,
         orders: Sender<Order>,
-        life: Arc<Life>,
+        life: Arc<CarrierThread>,
     ) -> Self {
         Self { uri, at, requests, bell, seen, ordered: false, stopping: false, orders, life }
     }
