@@ -13,8 +13,8 @@
 //! serve again.
 //!
 //! Chunks are held by `Arc`: a backend keeps the chunks alive that the kernel may still write to.
-//! It says so ([`Chunk::pin`]) of chunks whose very pages the kernel holds. Those are never given
-//! back: the kernel would go on with pages that aren't ours any more.
+//! The backend marks chunks whose very pages the kernel holds ([`Chunk::pin`]). Such chunks are
+//! never given back: the kernel would go on with pages that aren't ours any more.
 //!
 //! Chunks of buffers of 1 MiB and more are asked for in pages of 2 MiB. The processor and the
 //! kernel's I/O need fewer of these. With [`Arena::in_huge_pages`] all chunks are. The kernel gives
@@ -67,8 +67,8 @@ const HUGE_CLASS: usize = 8;
 /// How often [`Arena::trim`] looks; [`IDLE_LOOKS`] says how many looks must find a chunk idle
 /// before it is given back.
 ///
-/// It costs 0.3 ms of work, and 2.5 ms of page faults when all of it is used again (2 shared cores,
-/// Linux 6.18). After ten seconds without use that is nothing. Shorter pauses of a load cost
+/// Giving a chunk back costs 0.3 ms of work. Using all of the chunk again costs 2.5 ms of page
+/// faults (2 shared cores, Linux 6.18). After ten seconds without use that is nothing. Shorter pauses of a load cost
 /// nothing at all.
 const LOOK_NS: u64 = 1_000_000_000;
 const IDLE_LOOKS: u8 = 10;

@@ -80,7 +80,7 @@ fn a_cache_that_vanishes_costs_no_write() {
     write(&volume, &copy, 9 * MIB);
     volume.stop();
     fs::rename(&elsewhere, &volume.cache).expect("the file is ours");
-    // It has the blocks of before, and must not show them.
+    // The cache that is back has old blocks, and must not show them.
     volume.start();
     assert_eq!(volume.status()["without_cache"], false);
     volume.assert_serves(&copy_path);

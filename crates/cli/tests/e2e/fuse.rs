@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The volume as a file of the daemon's own, by FUSE. It is read and written past the page cache.
-//! It is also used as a loop device with a file system on it, over the death of the daemon.
+//! A loop device with a file system also lies on the file, over the death of the daemon.
 
 use std::fs::File;
 use std::io::ErrorKind;

@@ -146,7 +146,7 @@ impl Arena {
     /// Gives a buffer other memory, with the same bytes. An I/O of it was given up, and the kernel
     /// may go on to use the old memory.
     ///
-    /// It is to be called once for each such I/O; [`Arena::release`] tells of its end.
+    /// The caller calls this once for each such I/O; [`Arena::release`] tells of its end.
     ///
     /// # Panics
     /// If there is no memory at all.

@@ -58,6 +58,15 @@ pub(super) fn how_later(served: &Served) -> String {
     format!("was served with a newer copy of this cache (as {}, {})", served.origin, served.at)
 }
 
+/// Counts the dirty blocks of a stopped cache, and damaged places that may hide more.
+pub(super) fn dirty<'a>(members: impl IntoIterator<Item = &'a DeviceFile>, superblock: &Superblock) -> (u64, usize) {
+    match superblock.clean {
+        true => (superblock.dirty_blocks, 0),
+        // The superblock doesn't know.
+        false => offline::dirty(members, superblock, &mut |_, _| {}),
+    }
+}
+
 /// Refuses to write older dirty data over a changed origin, but by the operator's word.
 pub(super) fn check(
     config: &Config,
@@ -67,15 +76,8 @@ pub(super) fn check(
     how: String,
 ) -> Result<(), ServeError> {
     if !config.accept_changed_origin {
-        let (dirty, damaged) = match superblock.clean {
-            true => (superblock.dirty_blocks, false),
-            // The superblock doesn't know.
-            false => {
-                let (dirty, places) =
-                    offline::dirty(members.iter().map(|(_, file)| file.as_ref()), superblock, &mut |_, _| {});
-                (dirty, places > 0)
-            }
-        };
+        let (dirty, places) = dirty(members.iter().map(|(_, file)| file.as_ref()), superblock);
+        let damaged = places > 0;
         if dirty > 0 || damaged {
             let (origin, cache) = (origin.path().to_owned(), config.cache.clone());
             return Err(OriginsError::OriginNewer { origin, how, cache, dirty, damaged }.into());

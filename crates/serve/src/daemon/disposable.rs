@@ -17,6 +17,7 @@ use flashfront_engine::Mode;
 use flashfront_engine::format::Mirror;
 
 use super::answered::answered;
+use super::changes;
 use super::error::{DevicesError, DisposableError, OriginsError, ServeError};
 use super::opened::Opened;
 use crate::config::{Config, Disposable};
@@ -143,11 +144,7 @@ fn doubtful(device: &DeviceFile, why: &str) -> Result<Vec<String>, ServeError> {
             return Ok(probe_device(device).into_iter().map(|found| found.what).collect());
         }
     };
-    let (dirty, places) = match stored.clean {
-        true => (stored.dirty_blocks, 0),
-        // The superblock doesn't know.
-        false => offline::dirty([device], &stored, &mut |_, _| {}),
-    };
+    let (dirty, places) = changes::dirty([device], &stored);
     if dirty > 0 {
         let (path, why) = (device.path().to_owned(), why.to_owned());
         return Err(DisposableError::Dirty { path, why, dirty }.into());
