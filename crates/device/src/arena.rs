@@ -68,8 +68,8 @@ const HUGE_CLASS: usize = 8;
 /// before it is given back.
 ///
 /// Giving a chunk back costs 0.3 ms of work. Using all of the chunk again costs 2.5 ms of page
-/// faults (2 shared cores, Linux 6.18). After ten seconds without use that is nothing. Shorter pauses of a load cost
-/// nothing at all.
+/// faults (2 shared cores, Linux 6.18). After ten seconds without use that is nothing. Shorter
+/// pauses of a load cost nothing at all.
 const LOOK_NS: u64 = 1_000_000_000;
 const IDLE_LOOKS: u8 = 10;
 
