@@ -44,7 +44,7 @@ fn body(data: &[u8]) {
         let whole = run_server(&said, usize::MAX);
         assert_eq!(whole, run_server(&said, cut), "the server hears something else in pieces of {cut}");
     } else {
-        let said = server_says(&mut bytes, replies, sound);
+        let said = server_says(&mut bytes, replies, sound.then_some(what & 16 == 0));
         let whole = run_client(&said, replies, usize::MAX);
         assert_eq!(whole, run_client(&said, replies, cut), "the client hears something else in pieces of {cut}");
     }
@@ -173,10 +173,10 @@ fn requests() -> [Request; 4] {
     ]
 }
 
-/// What a server says: a handshake that is in order or not, and replies.
-fn server_says(bytes: &mut Bytes<'_>, replies: Replies, sound: bool) -> Vec<u8> {
+/// What a server says: a handshake that is in order (with GO or without) or not, and replies.
+fn server_says(bytes: &mut Bytes<'_>, replies: Replies, sound: Option<bool>) -> Vec<u8> {
     let mut said = b"NBDMAGICIHAVEOPT\0\x03".to_vec();
-    if sound {
+    if let Some(go) = sound {
         match replies {
             Replies::Simple => {}
             Replies::Structured => encode_answer(&mut said, 8, 1, &[]),
@@ -186,9 +186,15 @@ fn server_says(bytes: &mut Bytes<'_>, replies: Replies, sound: bool) -> Vec<u8> 
             encode_answer(&mut said, 10, 4, b"\0\0\0\x05base:allocation");
             encode_answer(&mut said, 10, 1, &[]);
         }
-        let size_and_flags = [&[0, 0], &EXPORT_BYTES.to_be_bytes()[..], &0xfffd_u16.to_be_bytes()].concat();
-        encode_answer(&mut said, 7, 3, &size_and_flags);
-        encode_answer(&mut said, 7, 1, &[]);
+        let size_and_flags = [&EXPORT_BYTES.to_be_bytes()[..], &0xfffd_u16.to_be_bytes()].concat();
+        if go {
+            encode_answer(&mut said, 7, 3, &[&[0, 0], &size_and_flags[..]].concat());
+            encode_answer(&mut said, 7, 1, &[]);
+        } else {
+            // A server of old, which is given the name.
+            encode_answer(&mut said, 7, 1 << 31 | 1, &[]);
+            said.extend(size_and_flags);
+        }
     }
     while !bytes.is_empty() {
         match bytes.below(8) {

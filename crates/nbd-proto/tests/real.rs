@@ -21,7 +21,7 @@ struct Server {
 impl Server {
     /// Starts a program; `None`, said aloud, if it is not there.
     fn start(name: &str, args: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
-        let dir = std::env::temp_dir().join(format!("nbd-proto-{name}-{}", std::process::id()));
+        let dir = std::env::temp_dir().join(format!("nbd-proto-{name}-{}-{:?}", std::process::id(), std::thread::current().id()));
         std::fs::create_dir_all(&dir).expect("a folder for the socket");
         let child = Command::new(name)
             .args(args(&dir))
@@ -100,6 +100,23 @@ fn nbdkit_is_understood() {
     let Some(mut server) = Server::start("nbdkit", args) else { return };
     use_all(server.connect(), "", Replies::Simple);
     use_all(server.connect(), "", Replies::Structured);
+}
+
+/// nbdkit can play a server of old: without options, so without GO, with and without the zeroes.
+#[test]
+fn a_server_of_old_is_understood() {
+    for mask in ["0", "2"] {
+        let args = |dir: &Path| {
+            let socket = dir.join("socket").display().to_string();
+            let mask = format!("--mask-handshake={mask}");
+            ["--foreground", "--unix", &socket, &mask, "memory", "8M"].map(str::to_owned).to_vec()
+        };
+        let Some(mut server) = Server::start("nbdkit", args) else { return };
+        let client = Client::open_with(server.connect(), Wanted::all_of("any")).expect("a server");
+        assert_eq!(client.protocol().replies(), Replies::Simple);
+        client.disconnect().expect("the server hangs up");
+        use_all(server.connect(), "any", Replies::Simple);
+    }
 }
 
 #[test]

@@ -47,9 +47,19 @@ impl AllOriginErrors {
     }
 }
 
-/// Advises about an error of an origin.
-pub(crate) const fn advice(error: DeviceError) -> &'static str {
+/// Advises about an error of an origin, which is a device or a file of this machine, or the export
+/// of a server.
+pub(crate) const fn advice(error: DeviceError, is_export: bool) -> &'static str {
     match error {
+        DeviceError::Io if is_export => "look for it in the log of the NBD server, and in that of its machine",
+        DeviceError::NoSpace if is_export => "make room where the NBD server keeps the export",
+        DeviceError::ReadOnly if is_export => {
+            "let the NBD server take writes again; its log, or that of its machine, says why it takes none"
+        }
+        DeviceError::Unsupported if is_export => "the NBD server does not know this operation",
+        DeviceError::Gone | DeviceError::TimedOut if is_export => {
+            "see whether the NBD server runs and can be reached (nbdinfo URI); it is used again when it answers"
+        }
         DeviceError::Io => "look for it in the kernel's log (dmesg), and at the disk's health (smartctl -a)",
         DeviceError::NoSpace => "make room on its file system (df), or enlarge the thin volume or the quota",
         DeviceError::ReadOnly => {
@@ -73,6 +83,18 @@ mod tests {
         errors.refused(OriginId(0), DeviceError::Io, 7);
         assert_eq!(errors.why(OriginId(0), 7), Some(DeviceError::Io));
         assert_eq!((errors.why(OriginId(0), 8), errors.why(OriginId(1), 7)), (None, None));
+    }
+
+    #[test]
+    fn nobody_looks_for_an_error_of_a_server_in_this_machines_log() {
+        use DeviceError::{Gone, Io, NoSpace, ReadOnly, TimedOut, Unsupported};
+        for error in [Io, NoSpace, ReadOnly, Unsupported, Gone, TimedOut] {
+            let said = advice(error, true);
+            assert!(said.contains("NBD server"), "{said}");
+            for tool in ["dmesg", "smartctl", "df", "blockdev"] {
+                assert!(!said.contains(tool), "{said}");
+            }
+        }
     }
 
     #[test]

@@ -4,8 +4,7 @@
 //! A crash of the process is not one of the machine: what the kernel has taken survives. Power
 //! cuts are the simulation's business; here the real binary must come back by itself each time.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use flashfront_serve::frontend::nbd::{Client, ClientError};
 
 use crate::harness::{MIB, Random, Volume, must, skip_without, tool};
 use crate::stamps::{Record, SECTOR};
+use crate::writers::{Answered, lock, write_until_over};
 
 const KILLS: u64 = 36;
 const WRITERS: u64 = 3;
@@ -126,7 +126,8 @@ fn write_until_killed(volume: &mut Volume, records: &[Mutex<Record>], moment: Mo
             let mut random = Random::new(seed ^ nth as u64);
             scope.spawn(move || {
                 // It ends with an error, since the daemon is killed or stops.
-                let Err(error) = write_forever(&mut client, records, nth, &mut random, answered);
+                let written = write_until_over(&mut client, records, nth, &mut random, answered);
+                let error = written.expect_err("nobody says that it is over");
                 answered.gone();
                 match error {
                     ClientError::Io(_) | ClientError::Failed(_) => {}
@@ -153,48 +154,6 @@ fn write_until_killed(volume: &mut Volume, records: &[Mutex<Record>], moment: Mo
     });
 }
 
-/// Writes, reads back, and flushes, until the daemon is gone.
-fn write_forever(
-    client: &mut Client,
-    records: &[Mutex<Record>],
-    nth: usize,
-    random: &mut Random,
-    answered: &Answered,
-) -> Result<std::convert::Infallible, ClientError> {
-    let (first, sectors) = {
-        let record = lock(&records[nth]);
-        (record.first(), record.sectors())
-    };
-    loop {
-        // Mostly less than a block, or not aligned to one; sometimes long; often in a hot place.
-        let count = if random.below(12) == 0 { 1 + random.below(512) } else { 1 + random.below(24) };
-        let span = if random.below(2) == 0 { sectors / 16 } else { sectors };
-        let sector = first + random.below(span - count);
-        match random.below(16) {
-            0 => {
-                // A FLUSH covers what was acknowledged to other connections too.
-                let before: Vec<_> = records.iter().map(|record| lock(record).acknowledged()).collect();
-                client.flush()?;
-                for (record, before) in records.iter().zip(&before) {
-                    lock(record).flushed(before);
-                }
-            }
-            1..4 => {
-                let mut bytes = vec![0; count as usize * SECTOR];
-                client.read_at(sector * SECTOR as u64, &mut bytes)?;
-                let wrong = lock(&records[nth]).wrong_alive(sector, &bytes);
-                assert!(wrong.is_none(), "read while alive: {wrong:?}");
-            }
-            _ => {
-                let payload = lock(&records[nth]).issue(sector, count);
-                client.write_at(sector * SECTOR as u64, &payload, false)?;
-                lock(&records[nth]).acknowledge(sector, count);
-            }
-        }
-        answered.one();
-    }
-}
-
 /// All that was durable must be there, and nothing that never was written. It is made durable, so
 /// that it must be there from now on.
 fn verify_after_crash(volume: &Volume, record: &mut Record, when: &str) {
@@ -208,44 +167,6 @@ fn verify_after_crash(volume: &Volume, record: &mut Record, when: &str) {
     assert!(wrong.is_none(), "{when}: {}\n{}", wrong.unwrap_or_default(), volume.stderr());
     client.flush().unwrap_or_else(|error| panic!("{when}: {error}"));
     record.adopt(record.first(), &bytes);
-}
-
-/// How many requests have been answered, to wait for.
-#[derive(Default)]
-struct Answered {
-    count: AtomicU64,
-    gone: AtomicU64,
-    lock: Mutex<()>,
-    changed: Condvar,
-}
-
-impl Answered {
-    fn one(&self) {
-        self.count.fetch_add(1, Ordering::SeqCst);
-        let _guard = lock(&self.lock);
-        self.changed.notify_all();
-    }
-
-    /// A client has ended.
-    fn gone(&self) {
-        self.gone.fetch_add(1, Ordering::SeqCst);
-        let _guard = lock(&self.lock);
-        self.changed.notify_all();
-    }
-
-    /// Waits until `goal` requests are answered, or nobody asks any more.
-    fn wait_for(&self, goal: u64) {
-        let guard = lock(&self.lock);
-        let waiting = |_: &mut ()| self.count.load(Ordering::SeqCst) < goal && self.gone.load(Ordering::SeqCst) == 0;
-        let limit = Duration::from_secs(60);
-        let (_guard, timeout) = self.changed.wait_timeout_while(guard, limit, waiting).expect("no client has panicked");
-        assert!(!timeout.timed_out(), "the daemon answers {:?} of {goal} requests", self.count);
-    }
-}
-
-#[track_caller]
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no client has panicked")
 }
 
 #[test]

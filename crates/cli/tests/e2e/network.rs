@@ -171,6 +171,48 @@ fn a_server_that_comes_back_with_other_content_is_not_used() {
     volume.stop();
 }
 
+/// A cache device behind a server that breaks: it goes on with the cache of this opening, and with
+/// no other one, though it be the same cache from before this start.
+#[test]
+fn a_cache_device_must_come_back_with_this_opening() {
+    if skip_without(&["nbdkit"]) {
+        return;
+    }
+    let mut volume = Volume::new(32, 64);
+    let server = Server::new(&volume);
+    volume.cache = server.uri();
+    must(volume.format().args(["--mode", "writethrough"]));
+    volume.start();
+    volume.stop();
+    let older = volume.place.file("older.img");
+    fs::copy(&server.image, &older).expect("the place is ours");
+    volume.start();
+    let data = Random::new(1).bytes(MIB as usize);
+    let mut client = volume.connect();
+    client.write_at(0, &data, true).expect("the volume can be written");
+    let log_says = |volume: &Volume, words: &str| {
+        while !volume.stderr().contains(words) {
+            std::thread::yield_now();
+        }
+    };
+    server.kill9();
+    let newer = volume.place.file("newer.img");
+    fs::copy(&server.image, &newer).expect("the place is ours");
+    fs::copy(&older, &server.image).expect("the place is ours");
+    server.start(&[]);
+    log_says(&volume, "the cache device is there again, and is not used: the export came back with other content");
+    server.kill9();
+    assert!(fs::read(&server.image).expect("it is there") == fs::read(&older).expect("it is there"), "it was written");
+    fs::copy(&newer, &server.image).expect("the place is ours");
+    server.start(&[]);
+    log_says(&volume, "and is used as before");
+    let mut seen = vec![0; data.len()];
+    client.read_at(0, &mut seen).expect("the volume can be read");
+    assert!(seen == data);
+    assert_eq!(volume.status()["cache_failed"], false, "{}", volume.stderr());
+    volume.stop();
+}
+
 #[test]
 fn every_verb_takes_a_uri_and_says_what_is_wrong_with_one() {
     if skip_without(&["nbdkit"]) {

@@ -14,14 +14,14 @@ use crate::refusal::{Table, refused};
 
 /// The folder of a server, of a client with a certificate, and of one that only knows the
 /// authority.
-struct Pki {
-    server: PathBuf,
-    client: PathBuf,
+pub(crate) struct Pki {
+    pub(crate) server: PathBuf,
+    pub(crate) client: PathBuf,
     anybody: PathBuf,
 }
 
 /// Makes an authority, and what it certifies, in folders at `place` whose names begin with `name`.
-fn pki(place: &Path, name: &str) -> Pki {
+pub(crate) fn pki(place: &Path, name: &str) -> Pki {
     let folder = |kind: &str| {
         let path = place.join(format!("{name}-{kind}"));
         fs::create_dir(&path).expect("the folder is ours");

@@ -2,7 +2,8 @@
 //! The handshake of a client, fixed newstyle: from the greeting to the answer to GO.
 //!
 //! One option is asked for at a time: TLS, extended headers or structured replies, contexts, the
-//! export. What the server said before TLS is not believed afterwards.
+//! export. What the server said before TLS is not believed afterwards. A server that does not know
+//! GO is given the name of the export (EXPORT_NAME): it answers by the size, or it hangs up.
 
 use super::error::Broken;
 use super::info::{ExportInfo, Wanted};
@@ -14,6 +15,8 @@ use crate::wire::{
 /// The longest answer to an option that is believed.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 << 10;
 const GREETING_BYTES: usize = 18;
+/// Zeroes behind the answer to EXPORT_NAME, unless both ends do without.
+const ZEROES: usize = 124;
 
 /// A metadata context that was selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +53,7 @@ enum Asked {
     Structured,
     Contexts,
     Go,
+    ExportName,
 }
 
 /// Where a client is in its handshake.
@@ -60,12 +64,14 @@ pub(super) struct Handshake {
     opened: Opened,
     /// The server has told the size.
     sized: bool,
+    /// Both ends do without [`ZEROES`].
+    no_zeroes: bool,
 }
 
 impl Handshake {
     pub(super) fn new(wanted: Wanted) -> Self {
         let opened = Opened { info: ExportInfo::NONE, replies: Replies::Simple, contexts: Vec::new() };
-        Self { wanted, asked: Asked::Greeting, opened, sized: false }
+        Self { wanted, asked: Asked::Greeting, opened, sized: false, no_zeroes: false }
     }
 
     /// Goes on inside TLS.
@@ -76,6 +82,9 @@ impl Handshake {
     pub(super) fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Step, Broken> {
         if self.asked == Asked::Greeting {
             return self.greeted(input, out);
+        }
+        if self.asked == Asked::ExportName {
+            return Ok(self.named(input));
         }
         let mut fields = Fields(input);
         let (Some(magic), Some(of), Some(kind), Some(len)) = (fields.u64(), fields.u32(), fields.u32(), fields.u32())
@@ -102,17 +111,35 @@ impl Handshake {
         if (first, second) != (MAGIC, OPTION_MAGIC) {
             return Err(Broken::Protocol("no newstyle greeting"));
         }
-        if flags & handshake_flag::FIXED_NEWSTYLE == 0 {
-            return Err(Broken::Protocol("not fixed newstyle"));
-        }
         let flags = flags & (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
+        self.no_zeroes = flags & handshake_flag::NO_ZEROES != 0;
         out.extend_from_slice(&u32::from(flags).to_be_bytes());
-        if self.wanted.tls {
-            self.ask(Asked::StartTls, &[], out);
-        } else {
-            self.ask_for_replies(self.wanted.replies, out);
+        match (flags & handshake_flag::FIXED_NEWSTYLE != 0, self.wanted.tls) {
+            (true, true) => self.ask(Asked::StartTls, &[], out),
+            (true, false) => self.ask_for_replies(self.wanted.replies, out),
+            (false, true) => return Err(Broken::Protocol("not fixed newstyle, so there is no TLS")),
+            // Such a server answers no other option.
+            (false, false) => drop(self.name(out)),
         }
         Ok(Step::Took(GREETING_BYTES))
+    }
+
+    /// Chooses the export as servers without GO know it.
+    fn name(&mut self, out: &mut Vec<u8>) -> Next {
+        let name = self.wanted.export.clone();
+        self.ask(Asked::ExportName, name.as_bytes(), out);
+        Next::Took
+    }
+
+    /// Takes the answer to EXPORT_NAME, which has no header.
+    fn named(&mut self, input: &[u8]) -> Step {
+        let mut fields = Fields(input);
+        let (Some(size_bytes), Some(flags)) = (fields.u64(), fields.u16()) else { return Step::Need };
+        if !self.no_zeroes && fields.take(ZEROES).is_none() {
+            return Step::Need;
+        }
+        self.opened.info = ExportInfo { size_bytes, flags, ..ExportInfo::NONE };
+        Step::Open(input.len() - fields.0.len(), self.opened.clone())
     }
 
     fn answered(&mut self, kind: u32, data: &[u8], behind: usize, out: &mut Vec<u8>) -> Result<Next, Broken> {
@@ -144,6 +171,11 @@ impl Handshake {
             }
             (Asked::Go, answer::ACK) if self.sized => Ok(Next::Open),
             (Asked::Go, answer::ACK) => Err(Broken::Protocol("an export without a size")),
+            (Asked::Go, answer::UNSUPPORTED) => {
+                // What was told before that is of no export.
+                (self.opened.info, self.sized) = (ExportInfo::NONE, false);
+                Ok(self.name(out))
+            }
             (Asked::Go, _) if refused => Err(self.refused(kind, data)),
             _ => Err(Broken::Protocol("no answer to the option")),
         }
@@ -203,6 +235,7 @@ impl Handshake {
             Asked::Structured => option::STRUCTURED_REPLY,
             Asked::Contexts => option::SET_META_CONTEXT,
             Asked::Go => option::GO,
+            Asked::ExportName => option::EXPORT_NAME,
         }
     }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a client and a server don't believe, and what they don't send.
 
-use flashfront_nbd_proto::client::{Broken, Client, Misuse, Step, Wanted};
+use flashfront_nbd_proto::client::{self, Broken, Client, Misuse, Step, Wanted};
 use flashfront_nbd_proto::server::{self, Security};
 use flashfront_nbd_proto::wire::{
     self, ChunkHeader, Replies, SimpleReply, answer, chunk, encode_answer, encode_option, export_flag, info, option,
 };
-use flashfront_nbd_proto::{Ask, Request};
+use flashfront_nbd_proto::{Ask, BlockSizes, Request};
 
 use super::disk::Disk;
 
@@ -224,4 +224,51 @@ fn a_server_ends_with_a_client_that_is_out_of_step() {
     let mut out = Vec::new();
     assert_eq!(server.step(&u32::MAX.to_be_bytes(), &[], &mut out), server::Step::End);
     assert_eq!(server.step(&3_u32.to_be_bytes(), &[], &mut out), server::Step::End);
+}
+
+/// Says that to a client, byte by byte; what opened, and what the client said.
+fn greeted_by(said: &[u8], wanted: Wanted) -> Result<(client::ExportInfo, Vec<u8>), Broken> {
+    let (mut client, mut out, mut from) = (Client::new(wanted), Vec::new(), 0);
+    for to in 0..=said.len() {
+        loop {
+            match client.step(&said[from..to], &mut out)? {
+                Step::Need => break,
+                Step::Took(took) => from += took,
+                Step::Opened(took) => {
+                    assert_eq!(from + took, said.len(), "all that belongs to the handshake is taken");
+                    return Ok((*client.info().expect("it is open"), out));
+                }
+                step => panic!("{step:?}"),
+            }
+        }
+    }
+    Err(Broken::Protocol("the server says no more"))
+}
+
+/// Old servers don't know GO, or answer no option at all: nbd-server before 3.16, qemu before 2.9.
+#[test]
+fn a_server_without_go_is_given_the_name() {
+    let size_and_flags = [&8192_u64.to_be_bytes()[..], &FLAGS.to_be_bytes()].concat();
+    let wanted = Wanted { replies: Replies::Structured, ..Wanted::all_of("old") };
+    let mut asked = Vec::new();
+    encode_option(&mut asked, option::EXPORT_NAME, b"old");
+
+    let mut said = b"NBDMAGICIHAVEOPT\0\x03".to_vec();
+    encode_answer(&mut said, option::STRUCTURED_REPLY, answer::UNSUPPORTED, &[]);
+    encode_answer(&mut said, option::GO, answer::UNSUPPORTED, b"what?");
+    let (info, out) = greeted_by(&[said, size_and_flags.clone()].concat(), wanted.clone()).expect("it opens");
+    assert_eq!((info.size_bytes, info.flags, info.sizes.maximum), (8192, FLAGS, BlockSizes::UNTOLD.maximum));
+    assert!(out.ends_with(&asked), "{out:?}");
+
+    // Not fixed, with and without the zeroes.
+    let plain = [b"NBDMAGICIHAVEOPT\0\x02", &size_and_flags[..]].concat();
+    let (info, out) = greeted_by(&plain, wanted.clone()).expect("it opens");
+    assert_eq!((info.size_bytes, out), (8192, [&2_u32.to_be_bytes()[..], &asked].concat()));
+    let padded = [b"NBDMAGICIHAVEOPT\0\0", &size_and_flags[..], &[0; 124]].concat();
+    let (info, out) = greeted_by(&padded, wanted.clone()).expect("it opens");
+    assert_eq!((info.size_bytes, out), (8192, [&0_u32.to_be_bytes()[..], &asked].concat()));
+
+    // Nobody may take TLS away by greeting as an old server.
+    let tls = Wanted { tls: true, ..wanted };
+    assert!(matches!(greeted_by(&plain, tls), Err(Broken::Protocol(_))));
 }

@@ -12,7 +12,7 @@ mod origins;
 use std::io;
 use std::path::PathBuf;
 
-use flashfront_device::real::{OpenError as DeviceOpenError, ReactorError};
+use flashfront_device::real::{OpenError as DeviceOpenError, ReactorError, is_uri};
 use flashfront_engine::format::SuperblockError;
 use flashfront_engine::{BLOCK_BYTES, OpenError};
 
@@ -43,8 +43,8 @@ pub enum ServeError {
     Device(#[from] DeviceOpenError),
     /// A device does not answer.
     #[error(
-        "{path} does not answer: nothing came back for {limit}. See `dmesg`; start again when it answers, or give it more time with --device-timeout",
-        path = path.display(), limit = humantime::format_duration(*limit)
+        "{path} does not answer: nothing came back for {limit}. {see}; start again when it answers, or give it more time with --device-timeout",
+        path = path.display(), limit = humantime::format_duration(*limit), see = see(is_uri(path))
     )]
     Silent {
         /// The cache device.
@@ -197,6 +197,14 @@ impl ServeError {
 
 /// Advises to serve the origin alone. It says nothing if the device is there and only refused to
 /// this user: its dirty data can be had.
+/// Says where the reason stands when a device does not answer.
+pub(super) const fn see(is_export: bool) -> &'static str {
+    match is_export {
+        true => "See whether the NBD server runs and can be reached (nbdinfo URI)",
+        false => "See `dmesg`",
+    }
+}
+
 fn missing_advice(error: &ServeError) -> &'static str {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     match error {

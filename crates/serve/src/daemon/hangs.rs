@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use flashfront_engine::DeviceId;
 
+use super::error::see;
 use super::held::Held;
 use crate::pump::{HangNews, Pump};
 use crate::report::{HangReport, counted};
@@ -15,14 +16,15 @@ pub(super) fn tell(pump: &mut Pump, held: &Held) {
     let news: Vec<HangNews> = pump.devices_mut().hangs().collect();
     for HangNews { device, silent, hang } in news {
         let (name, silent) = (held.name(device, pump.engine()), humantime::format_duration(whole_seconds(silent)));
+        let see = see(held.is_export(device, pump.engine()));
         match (hang, device) {
             (Some(hang), DeviceId::Origin(_)) => tracing::warn!(
                 "{name}: the origin hangs: it has not answered for {silent}, and {} failed. All that needs it fails until these have ended; \
-                     what is dirty stays in the cache. See `dmesg`",
+                     what is dirty stays in the cache. {see}",
                 counted(hang.ios, "I/O")
             ),
             (Some(hang), DeviceId::Cache | DeviceId::Mirror) => tracing::warn!(
-                "{name}: the cache device hangs: it has not answered for {silent}, and {} failed. It counts as failed. See `dmesg`",
+                "{name}: the cache device hangs: it has not answered for {silent}, and {} failed. It counts as failed. {see}",
                 counted(hang.ios, "I/O")
             ),
             (None, DeviceId::Origin(_)) => {

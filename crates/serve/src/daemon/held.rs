@@ -66,15 +66,23 @@ impl Held {
 
     /// Returns the name of a device for people: its path.
     pub(super) fn name(&self, id: DeviceId, engine: &Engine) -> String {
-        let file = match id {
+        self.file(id, engine).map_or_else(|| format!("{id:?}"), |file| file.path().display().to_string())
+    }
+
+    /// Whether a device is the export of a server: this machine's logs know nothing of its errors.
+    pub(super) fn is_export(&self, id: DeviceId, engine: &Engine) -> bool {
+        self.file(id, engine).is_some_and(|file| file.link().is_some())
+    }
+
+    fn file(&self, id: DeviceId, engine: &Engine) -> Option<&Arc<DeviceFile>> {
+        match id {
             DeviceId::Cache => self.member(0),
             DeviceId::Mirror => self.member(1),
             DeviceId::Origin(origin) => {
                 let at = engine.superblock().origins.iter().position(|record| record.id == origin);
                 at.map(|at| &self.origins[at])
             }
-        };
-        file.map_or_else(|| format!("{id:?}"), |file| file.path().display().to_string())
+        }
     }
 
     /// The path of the cache device that holds everything.

@@ -114,7 +114,7 @@ fn log(event: Event, config: &Config, held: &Held, engine: &Engine) {
             name(origin),
             asked(op, lba, sectors),
             held.name(DeviceId::Origin(origin), engine),
-            advice(error)
+            advice(error, held.is_export(DeviceId::Origin(origin), engine))
         ),
         Event::DestageFailed { origin, error } => tracing::error!(
             "volume {}: writing dirty data to the origin failed ({error}); it stays in the cache and is tried again",

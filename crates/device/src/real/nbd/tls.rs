@@ -4,7 +4,9 @@
 //! The server's certificate is always verified: that it is of the authority in `ca-cert.pem`, and
 //! that it has the name of the host.
 
+use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -54,7 +56,7 @@ impl Tls {
         let config = match chain.exists() || key.exists() {
             false => builder.with_no_client_auth(),
             true => {
-                let bytes = read(&key)?;
+                let bytes = secret(&key)?;
                 let own = PrivateKeyDer::from_pem_slice(&bytes)
                     .map_err(|error| wrong(key.clone(), &format!("no private key without a passphrase: {error}")))?;
                 let built = builder.with_client_auth_cert(certificates(chain)?, own);
@@ -101,11 +103,33 @@ fn certificates(path: PathBuf) -> Result<Vec<CertificateDer<'static>>, DialError
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, DialError> {
-    let mut bytes = Vec::new();
-    let result = std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
-    match result {
-        Ok(_) => Ok(bytes),
-        Err(error) => Err(DialError { what: format!("cannot read {}: {error}", path.display()), todo: FILES }),
+/// Reads a private key, which must be one: other users could pose as this client by it. The group
+/// may be a service's own. The permissions are those of the open file, so of what is read.
+fn secret(path: &Path) -> Result<Vec<u8>, DialError> {
+    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    let mode = file.metadata().map_err(|error| unreadable(path, &error))?.mode() & 0o7777;
+    if mode & 0o007 != 0 {
+        return Err(DialError {
+            what: format!(
+                "{}: every user of this machine may use this private key (mode {mode:04o}), and pose as this client",
+                path.display()
+            ),
+            todo: "chmod o= client-key.pem, and make a new key if others may have read it",
+        });
     }
+    contents(file, path)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, DialError> {
+    contents(File::open(path).map_err(|error| unreadable(path, &error))?, path)
+}
+
+fn contents(file: File, path: &Path) -> Result<Vec<u8>, DialError> {
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    Ok(bytes)
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> DialError {
+    DialError { what: format!("cannot read {}: {error}", path.display()), todo: FILES }
 }

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bridges: storage that speaks no NBD, behind a server that does. Ceph and iSCSI need more than a
+//! test may start; the book's page on bridges tells how they were tried.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use crate::harness::{MIB, Random, Volume, assert_same, free_port, must, skip_without, tool};
+use crate::servers::Server;
+
+const IMAGE_BYTES: usize = 24 * MIB as usize;
+
+/// Serves some bytes over HTTP, by ranges, as a web server does with a file.
+fn web_server(bytes: Arc<Vec<u8>>) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let bytes = Arc::clone(&bytes);
+            // A client that hangs up ends its thread.
+            std::thread::spawn(move || answer_requests(&stream, &bytes).ok());
+        }
+    });
+    port
+}
+
+fn answer_requests(mut stream: &TcpStream, bytes: &[u8]) -> std::io::Result<()> {
+    let mut lines = BufReader::new(stream).lines();
+    while let Some(request) = lines.next().transpose()? {
+        let mut range = None;
+        for line in lines.by_ref() {
+            let line = line?.to_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            range = line.strip_prefix("range: bytes=").map(str::to_owned).or(range);
+        }
+        let numbers = range.as_deref().and_then(|it| it.split_once('-'));
+        let numbers = numbers.and_then(|(from, to)| Some((from.parse().ok()?, to.parse::<usize>().ok()?)));
+        let (status, part) = match numbers {
+            Some((from, to)) => ("206 Partial Content", &bytes[from..=to]),
+            None => ("200 OK", bytes),
+        };
+        let length = part.len();
+        write!(stream, "HTTP/1.1 {status}\r\nAccept-Ranges: bytes\r\nContent-Length: {length}\r\n\r\n")?;
+        if request.starts_with("GET") {
+            stream.write_all(part)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads all, writes here and there, reads again, and does both with the cache gone.
+fn use_volume(volume: &mut Volume, expected: &mut [u8]) {
+    must(volume.format().args(["--mode", "writeback"]));
+    for round in 0..2 {
+        volume.start();
+        let mut client = volume.connect();
+        let mut seen = vec![0; expected.len()];
+        client.read_at(0, &mut seen).expect("the volume can be read");
+        assert!(seen == expected, "round {round}");
+        let mut random = Random::new(round);
+        for _ in 0..40 {
+            let at = random.below(expected.len() as u64 / 4096 - 4) as usize * 4096;
+            let data = random.bytes(4 * 4096);
+            client.write_at(at as u64, &data, false).expect("the volume can be written");
+            expected[at..][..data.len()].copy_from_slice(&data);
+        }
+        client.flush().expect("the volume can be flushed");
+        client.read_at(0, &mut seen).expect("the volume can be read");
+        assert!(seen == expected, "round {round}");
+        volume.drain();
+        volume.stop();
+    }
+    volume.assert_sound();
+}
+
+/// An image on a web server takes no writes. A qcow2 image above it does.
+#[test]
+fn an_image_of_a_web_server_is_cached_and_keeps_its_writes_in_an_overlay() {
+    if skip_without(&["nbdkit", "qemu-img", "qemu-storage-daemon"]) {
+        return;
+    }
+    let image = Arc::new(Random::new(1).bytes(IMAGE_BYTES));
+    let url = format!("url=http://127.0.0.1:{}/disk.img", web_server(Arc::clone(&image)));
+    let mut volume = Volume::new(32, 1);
+    let (below, above) = (volume.place.socket("web"), volume.place.socket("overlay"));
+    let at = below.clone();
+    let mut web = Server::new(below.clone(), move || {
+        let mut command = tool("nbdkit");
+        command.args(["--foreground", "--readonly", "--unix"]).arg(&at).arg("curl").arg(&url);
+        command
+    });
+    web.start();
+    let overlay = volume.place.file("overlay.qcow2");
+    let backing = format!("nbd+unix:///?socket={}", below.display());
+    must(tool("qemu-img").args(["create", "-q", "-f", "qcow2", "-F", "raw", "-b", &backing]).arg(&overlay));
+    let (at, of) = (above.clone(), overlay.clone());
+    let mut server = Server::new(above.clone(), move || storage_daemon(&at, &of));
+    server.start();
+    volume.origin = server.uri();
+    let mut expected = image.to_vec();
+    use_volume(&mut volume, &mut expected);
+    server.kill9();
+    let (held, wanted) = (volume.place.file("held.img"), volume.place.file("wanted.img"));
+    must(tool("qemu-img").args(["convert", "-O", "raw"]).arg(&overlay).arg(&held));
+    fs::write(&wanted, &expected).expect("the place is ours");
+    assert_same(&held, &wanted);
+}
+
+/// qemu's storage daemon with a qcow2 image, and whatever lies below the image.
+pub(crate) fn storage_daemon(socket: &Path, qcow2: &Path) -> Command {
+    let mut command = tool("qemu-storage-daemon");
+    command.arg("--blockdev").arg(format!("file,node-name=file,filename={}", qcow2.display()));
+    command.args(["--blockdev", "qcow2,node-name=disk,file=file,discard=unmap"]);
+    command.arg("--nbd-server").arg(format!("addr.type=unix,addr.path={},max-connections=8", socket.display()));
+    command.args(["--export", "nbd,id=it,node-name=disk,name=,writable=on"]);
+    command
+}
+
+/// A server of ssh for this test alone.
+struct Sshd(Child);
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        self.0.kill().expect("the child is ours");
+        self.0.wait().expect("the child is ours");
+    }
+}
+
+/// A file of another machine, by ssh: what is needed there is sshd.
+#[test]
+fn a_file_by_ssh_is_cached() {
+    if skip_without(&["nbdkit", "sshd", "ssh-keygen"]) {
+        return;
+    }
+    let mut volume = Volume::new(32, 1);
+    let file = |name: &str| volume.place.file(name);
+    for key in ["host", "user"] {
+        must(tool("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(file(key)));
+    }
+    let port = free_port();
+    let public = fs::read_to_string(file("host.pub")).expect("ssh-keygen has made it");
+    fs::write(file("known"), format!("[127.0.0.1]:{port} {public}")).expect("the place is ours");
+    let config = format!(
+        "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
+         PidFile none\nSubsystem sftp internal-sftp\n",
+        file("host").display(),
+        file("user.pub").display()
+    );
+    fs::write(file("sshd_config"), config).expect("the place is ours");
+    // sshd wants to be called by its whole path; as root it wants this folder.
+    fs::create_dir_all("/run/sshd").ok();
+    let mut sshd = tool("/usr/sbin/sshd");
+    sshd.args(["-D", "-e", "-f"]).arg(file("sshd_config")).stdin(Stdio::null()).stderr(Stdio::null());
+    let _sshd = Sshd(sshd.spawn().expect("sshd is there"));
+    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        std::thread::yield_now();
+    }
+    let image = volume.place.sparse("there.img", IMAGE_BYTES as u64);
+    let mut expected = Random::new(2).bytes(IMAGE_BYTES);
+    fs::File::options().write(true).open(&image).and_then(|it| it.write_all_at(&expected, 0)).expect("it is ours");
+    fs::set_permissions(&image, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    let at = volume.place.socket("ssh");
+    let parameters = [
+        "host=127.0.0.1".to_owned(),
+        format!("port={port}"),
+        format!("identity={}", file("user").display()),
+        format!("known-hosts={}", file("known").display()),
+        format!("path={}", image.display()),
+    ];
+    let mut server = Server::new(at.clone(), move || {
+        let mut command = tool("nbdkit");
+        command.args(["--foreground", "--unix"]).arg(&at).arg("ssh").args(&parameters);
+        command
+    });
+    server.start();
+    volume.origin = server.uri();
+    use_volume(&mut volume, &mut expected);
+    let mut held = Vec::new();
+    fs::File::open(&image).and_then(|mut it| it.read_to_end(&mut held)).expect("it is ours");
+    assert!(held == expected);
+}
