@@ -60,7 +60,9 @@ pages! {
     threads: "guide/threads.md";
     space: "guide/space.md";
     mirror: "guide/mirror.md";
-    network_volumes: "guide/network-volumes.md" ["nbdkit", "qemu-nbd", "nbdcopy", "jq"];
+    network_volumes: "guide/network-volumes.md" ["nbdkit", "nbdcopy", "jq"];
+    bridges: "guide/bridges.md" ["qemu-img", "qemu-storage-daemon"];
+    failover: "guide/failover.md" ["openssl", "nbdkit", "nbdcopy"];
     stop: "guide/stop.md";
     upgrade: "guide/upgrade.md";
     move_devices: "guide/move.md";

@@ -43,14 +43,15 @@ fn answer_requests(mut stream: &TcpStream, bytes: &[u8]) -> std::io::Result<()> 
         let numbers = range.as_deref().and_then(|it| it.split_once('-'));
         let numbers = numbers.and_then(|(from, to)| Some((from.parse().ok()?, to.parse::<usize>().ok()?)));
         let (status, part) = match numbers {
-            Some((from, to)) => ("206 Partial Content", &bytes[from..=to]),
+            // A range may end behind the file.
+            Some((from, to)) => ("206 Partial Content", &bytes[from..bytes.len().min(to + 1)]),
             None => ("200 OK", bytes),
         };
         let length = part.len();
-        write!(stream, "HTTP/1.1 {status}\r\nAccept-Ranges: bytes\r\nContent-Length: {length}\r\n\r\n")?;
-        if request.starts_with("GET") {
-            stream.write_all(part)?;
-        }
+        let head = format!("HTTP/1.1 {status}\r\nAccept-Ranges: bytes\r\nContent-Length: {length}\r\n\r\n");
+        let part = if request.starts_with("GET") { part } else { &[] };
+        // In one piece: a client may answer the first of two only after a while.
+        stream.write_all(&[head.as_bytes(), part].concat())?;
     }
     Ok(())
 }

@@ -82,14 +82,13 @@ fn a_second_host_takes_over_with_the_mirror() {
     let mut bytes = vec![0; PART_SECTORS as usize * SECTOR];
     for record in &records {
         let mut record = lock(record);
-        client.read_at(record.first() * SECTOR as u64, &mut bytes).expect("the volume can be read");
-        let wrong = record.wrong_after_crash(record.first(), &bytes);
-        assert_eq!(wrong, None, "{}", second.stderr());
-        record.adopt(record.first(), &bytes);
-        let payload = record.issue(record.first(), 64);
-        client.write_at(record.first() * SECTOR as u64, &payload, true).expect("the volume can be written");
-        let first = record.first();
-        record.acknowledge(first, 64);
+        let from = record.first();
+        client.read_at(from * SECTOR as u64, &mut bytes).expect("the volume can be read");
+        assert_eq!(record.wrong_after_crash(from, &bytes), None, "{}", second.stderr());
+        record.adopt(from, &bytes);
+        let payload = record.issue(from, 64);
+        client.write_at(from * SECTOR as u64, &payload, true).expect("the volume can be written");
+        record.acknowledge(from, 64);
     }
     second.drain();
     second.stop();

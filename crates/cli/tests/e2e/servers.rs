@@ -6,12 +6,12 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::sync::Mutex;
 
+use flashfront_serve::frontend::nbd::{Client, ClientError, Listen, connect};
 use serde_json::Value;
 
 use crate::bridges::storage_daemon;
@@ -51,7 +51,9 @@ impl Server {
         let mut command = (self.command)();
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         let child = self.child.insert(spawned.unwrap_or_else(|error| panic!("{command:?}: {error}")));
-        while UnixStream::connect(&self.socket).is_err() {
+        // A server that wants TLS refuses this client, and listens.
+        let at = Listen::Unix(self.socket.clone());
+        while let Err(ClientError::Io(_)) = connect(&at, "", true).and_then(Client::disconnect) {
             let ended = child.try_wait().expect("the child is ours");
             assert_eq!(ended, None, "{command:?} has ended");
             std::thread::yield_now();
@@ -157,7 +159,7 @@ fn nbdkit_with_faults_is_killed_under_load() {
     }
     let (mut volume, mut server, image) = serve(|socket, image| {
         let filters = ["retry-request", "error", "delay", "cache"];
-        let errors = ["error=EIO", "error-rate=5%", "retry-request-retries=9", "retry-request-delay=0"];
+        let errors = ["error=EIO", "error-rate=0.3%", "retry-request-retries=9", "retry-request-delay=1"];
         nbdkit(socket, image, &filters, &[&errors[..], &["wdelay=1ms", "rdelay=1ms", "cache=writeback"]].concat())
     });
     let records = survives(&mut volume, &mut server, 1);

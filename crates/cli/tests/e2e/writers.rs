@@ -72,11 +72,6 @@ impl Answered {
         self.changed.notify_all();
     }
 
-    /// Requests answered so far.
-    pub(crate) fn count(&self) -> u64 {
-        self.count.load(Ordering::SeqCst)
-    }
-
     /// Lets the writers end.
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::SeqCst);

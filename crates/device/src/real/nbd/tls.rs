@@ -133,3 +133,25 @@ fn contents(file: File, path: &Path) -> Result<Vec<u8>, DialError> {
 fn unreadable(path: &Path, error: &io::Error) -> DialError {
     DialError { what: format!("cannot read {}: {error}", path.display()), todo: FILES }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_every_user_may_read_is_refused() {
+        let path = std::env::temp_dir().join(format!("client-key-{}.pem", std::process::id()));
+        write(&path, "a key").expect("the file is ours");
+        let with = |mode| {
+            set_permissions(&path, Permissions::from_mode(mode)).expect("the file is ours");
+            secret(&path)
+        };
+        let (open, grouped) = (with(0o644), with(0o640));
+        std::fs::remove_file(&path).expect("the file is ours");
+        assert!(open.is_err_and(|error| error.what.contains("mode 0644") && error.todo.contains("chmod o=")));
+        assert_eq!(grouped, Ok(b"a key".to_vec()), "a service's group may read it");
+    }
+}
