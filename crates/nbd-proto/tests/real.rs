@@ -21,7 +21,11 @@ struct Server {
 impl Server {
     /// Starts a program; `None`, said aloud, if it is not there.
     fn start(name: &str, args: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
-        let dir = std::env::temp_dir().join(format!("nbd-proto-{name}-{}-{:?}", std::process::id(), std::thread::current().id()));
+        let dir = std::env::temp_dir().join(format!(
+            "nbd-proto-{name}-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
         std::fs::create_dir_all(&dir).expect("a folder for the socket");
         let child = Command::new(name)
             .args(args(&dir))

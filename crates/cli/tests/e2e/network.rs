@@ -171,8 +171,8 @@ fn a_server_that_comes_back_with_other_content_is_not_used() {
     volume.stop();
 }
 
-/// A cache device behind a server that breaks: it goes on with the cache of this opening, and with
-/// no other one, though it be the same cache from before this start.
+/// A cache device behind a server that breaks goes on with the cache of this opening. The same
+/// cache from before this start is refused.
 #[test]
 fn a_cache_device_must_come_back_with_this_opening() {
     if skip_without(&["nbdkit"]) {

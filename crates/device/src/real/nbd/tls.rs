@@ -106,8 +106,8 @@ fn certificates(path: PathBuf) -> Result<Vec<CertificateDer<'static>>, DialError
 /// Reads a private key, which must be one: other users could pose as this client by it. The group
 /// may be a service's own. The permissions are those of the open file, so of what is read.
 fn secret(path: &Path) -> Result<Vec<u8>, DialError> {
-    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
-    let mode = file.metadata().map_err(|error| unreadable(path, &error))?.mode() & 0o7777;
+    let file = File::open(path).or_else(|error| unreadable(path, &error))?;
+    let mode = file.metadata().or_else(|error| unreadable(path, &error))?.mode() & 0o7777;
     if mode & 0o007 != 0 {
         return Err(DialError {
             what: format!(
@@ -121,17 +121,17 @@ fn secret(path: &Path) -> Result<Vec<u8>, DialError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, DialError> {
-    contents(File::open(path).map_err(|error| unreadable(path, &error))?, path)
+    contents(File::open(path).or_else(|error| unreadable(path, &error))?, path)
 }
 
 fn contents(file: File, path: &Path) -> Result<Vec<u8>, DialError> {
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).or_else(|error| unreadable(path, &error))?;
     Ok(bytes)
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> DialError {
-    DialError { what: format!("cannot read {}: {error}", path.display()), todo: FILES }
+fn unreadable<T>(path: &Path, error: &io::Error) -> Result<T, DialError> {
+    Err(DialError { what: format!("cannot read {}: {error}", path.display()), todo: FILES })
 }
 
 #[cfg(test)]
