@@ -207,7 +207,7 @@ mod tests {
             mode: Mode::Writeback,
             size_bytes: 1 << 20,
             blocks_dirty: 9,
-            doubtful: false,
+            ..OriginStatus::default()
         };
         let status = Status { origins: vec![origin], ..Status::default() };
         let volume = VolumeFacts { name: "data".to_owned(), ..VolumeFacts::default() };

@@ -44,6 +44,7 @@ mod sim;
 mod status;
 mod stopping;
 mod terminal;
+mod top;
 mod trace;
 mod r#try;
 mod usage;
@@ -91,6 +92,7 @@ enum Verb {
     Format(format::Format),
     Serve(Box<serve::Serve>),
     Status(status::Status),
+    Top(top::Top),
     Set(set::Set),
     Drain(drain::Drain),
     Mirror(mirror::Mirror),
@@ -124,6 +126,7 @@ fn main() -> ExitCode {
         Verb::Format(verb) => verb.run(),
         Verb::Serve(verb) => verb.run((cli.quiet || cli.verbose > 0).then(|| log::level_of(level)), log.dial()),
         Verb::Status(verb) => verb.run(),
+        Verb::Top(verb) => verb.run(),
         Verb::Set(verb) => verb.run(),
         Verb::Drain(verb) => verb.run(),
         Verb::Mirror(verb) => verb.run(),
@@ -227,6 +230,7 @@ mod tests {
             "flashfront serve --print-config",
             "flashfront status --control /c --json",
             "flashfront status --watch",
+            "flashfront top --once --json --sort dirty --control /c",
             "flashfront set --control /c --mode writearound --dirty-limit 20%",
             "flashfront drain --control /c --timeout 5min --json",
             "flashfront format --cache C --mirror M --origin O",
@@ -283,6 +287,7 @@ mod tests {
             "flashfront serve --without-cache",
             "flashfront serve --without-cache --accept-missing-dirty-data --origin O --nbd unix:/s --emulate-cache intel-p4500",
             "flashfront serve --accept-missing-dirty-data --cache C --origin O --nbd unix:/s",
+            "flashfront top --sort size",
             "flashfront set --control /c",
             "flashfront set --dirty-limit 0%",
             "flashfront try --seconds 0",

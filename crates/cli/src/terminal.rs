@@ -5,10 +5,11 @@
 //! Colours are for terminals. NO_COLOR switches them off, as `TERM=dumb` does; `CLICOLOR_FORCE=1`
 //! has them also in files. The help texts of clap follow the same rules.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Read, Write};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Effects, Style};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 /// How a text stands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +118,33 @@ impl Drop for Screen {
         // If the terminal has gone there is nothing to restore.
         let mut stdout = io::stdout().lock();
         let _ = stdout.write_all(LEAVE.as_bytes()).and_then(|()| stdout.flush());
+    }
+}
+
+/// The keyboard of the terminal: each key is heard at once, and is not shown. The terminal is as
+/// before when the value is dropped.
+pub(crate) struct Keyboard(Termios);
+
+impl Keyboard {
+    /// Takes the keyboard; `heard` gets each key, in a thread of its own. `None`: stdin is no
+    /// terminal, or there is no thread for it.
+    pub(crate) fn take(mut heard: impl FnMut(u8) + Send + 'static) -> Option<Self> {
+        let before = tcgetattr(io::stdin()).ok()?;
+        let mut single = before.clone();
+        single.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
+        tcsetattr(io::stdin(), OptionalActions::Now, &single).ok()?;
+        let keyboard = Self(before);
+        let read = move || io::stdin().bytes().map_while(Result::ok).for_each(&mut heard);
+        // The thread ends with the program.
+        std::thread::Builder::new().name("keys".to_owned()).spawn(read).ok()?;
+        Some(keyboard)
+    }
+}
+
+impl Drop for Keyboard {
+    fn drop(&mut self) {
+        // If the terminal has gone there is nothing to restore.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
     }
 }
 

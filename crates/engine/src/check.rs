@@ -12,7 +12,7 @@ use crate::organ::segment::SegmentState;
 /// Panics when an invariant is broken.
 pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
     let mut dirty = 0;
-    let mut dirty_of = vec![0u64; facts.origins.len()];
+    let (mut dirty_of, mut cached_of) = (vec![0u64; facts.origins.len()], vec![0u64; facts.origins.len()]);
     for lane in lanes {
         let (mut live_of, mut dirty_in) =
             (vec![0u32; lane.log.segments().len()], vec![0u32; lane.log.segments().len()]);
@@ -22,6 +22,7 @@ pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
             assert!(segment < live_of.len(), "{flat:?} lies outside the log");
             live_of[segment] += 1;
             blocks += 1;
+            cached_of[facts.origin_of(flat)] += 1;
             if found.dirty {
                 dirty_in[segment] += 1;
                 lane_dirty += 1;
@@ -78,4 +79,6 @@ pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
         delta.origins.iter().zip(&dirty_of).all(|(origin, dirty)| origin.dirty.get() == *dirty),
         "dirty per origin"
     );
+    let cached = delta.origins.iter().zip(&cached_of).all(|(origin, cached)| origin.cached.get() == *cached);
+    assert!(cached, "cached per origin");
 }

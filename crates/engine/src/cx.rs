@@ -13,6 +13,7 @@ use crate::facts::Facts;
 use crate::organ::index::Flat;
 use crate::organ::measured::Measured;
 use crate::organ::members::device;
+use crate::organ::origin::OriginDelta;
 
 /// The lane number of the coordinator's own I/O.
 pub(crate) const COORDINATOR: usize = 0xffff;
@@ -131,19 +132,24 @@ impl Cx<'_> {
         self.delta.members.cache_failed
     }
 
+    /// What is put down about the origin of a block.
+    pub(crate) fn of_origin(&mut self, flat: Flat) -> &mut OriginDelta {
+        &mut self.delta.origins[self.facts.origin_of(flat)]
+    }
+
     /// A dirty block is lost.
     pub(crate) fn count_lost(&mut self, flat: Flat) {
-        self.delta.origins[self.facts.origin_of(flat)].lost.add(1);
+        self.of_origin(flat).lost.add(1);
     }
 
     /// A block is lost no more.
     pub(crate) fn count_found(&mut self, flat: Flat) {
-        self.delta.origins[self.facts.origin_of(flat)].lost.sub(1);
+        self.of_origin(flat).lost.sub(1);
     }
 
     /// Blocks of an accepted write are in the log, or won't come there.
     pub(crate) fn give_back_reserved(&mut self, flat: Flat, blocks: u32) {
-        self.delta.origins[self.facts.origin_of(flat)].reserved.sub(u64::from(blocks));
+        self.of_origin(flat).reserved.sub(u64::from(blocks));
     }
 
     /// The cache device can't be trusted with anything new.

@@ -217,6 +217,9 @@ impl Engine {
                     mode: is.mode,
                     size_bytes: is.size_bytes,
                     blocks_dirty: origin.dirty.get(),
+                    blocks_cached: origin.cached.get(),
+                    logged_blocks: origin.logged.get(),
+                    evicted_blocks: origin.evicted.get(),
                     doubtful: origin.flush.is_doubtful(),
                 }
             });

@@ -210,8 +210,9 @@ impl Lane {
         self.window.forget(flat, flat.next());
         let old = self.store.put(flat, found);
         let was_dirty = old.is_some_and(|old| old.dirty);
-        if let Some(old) = old {
-            self.left_slot(old);
+        match old {
+            Some(old) => self.left_slot(old),
+            None => cx.of_origin(flat).cached.add(1),
         }
         // Of a mirror that came later nobody knows what was written before it did.
         let mirrored = self.store.is_opening() && cx.delta.members.pairing().paired == 0;
@@ -231,6 +232,7 @@ impl Lane {
     pub(crate) fn unmap(&mut self, flat: Flat, cx: &mut Cx<'_>) {
         let Some(old) = self.store.remove(flat) else { return };
         self.left_slot(old);
+        cx.of_origin(flat).cached.sub(1);
         if old.dirty {
             self.not_dirty(flat, cx);
         }

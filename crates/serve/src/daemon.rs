@@ -42,6 +42,7 @@ mod destage;
 mod disposable;
 mod end;
 mod error;
+mod grown;
 mod hangs;
 mod held;
 mod hooks;
@@ -71,6 +72,7 @@ pub use end::Ended;
 use end::Ending;
 use error::failed;
 pub use error::{DevicesError, DisposableError, MemoryError, OriginsError, ServeError};
+use grown::AllGrown;
 use held::Held;
 pub use hooks::{Hooks, Ready, Wrap};
 use leave::Leaving;
@@ -183,6 +185,7 @@ struct Daemon<'a> {
     tls: Option<Tls>,
     leaving: Leaving,
     origin_errors: AllOriginErrors,
+    grown: AllGrown,
     /// Fills the history; none without an HTTP port.
     sampler: Option<Sampler>,
 }
@@ -308,8 +311,11 @@ impl<'a> Daemon<'a> {
         Running { config: self.config, pump: &mut self.pump, tls, sequential_bypass }.take_over(reload);
     }
 
-    /// Fills the history, if there is one.
+    /// Notes counters for the windows of `status`, and fills the history if there is one.
     fn sample(&mut self) {
+        if self.grown.is_due(self.pump.now()) {
+            self.grown.note(self.pump.now(), &self.pump.engine().status());
+        }
         if let Some(mut sampler) = self.sampler.take() {
             sampler.record(&self.sampled());
             self.sampler = Some(sampler);

@@ -3,8 +3,11 @@
 //!
 //! The pump records each reply. The time runs from the moment at which a front-end has the request
 //! to the moment at which the front-end has the answer. So it holds all that the daemon is to blame
-//! for. A wait for buffers counts; a wait for a client that does not read doesn't. RAM: at most 30
+//! for. A wait for buffers counts; a wait for a client that does not read doesn't. RAM: at most 98
 //! KiB for each volume, none of which is taken before the volume is used.
+//!
+//! A request is counted in the minute alone. When a span of the minute is over, it is added to the
+//! hour and to the day.
 
 use flashfront_engine::{AnswerKind, Answered, OriginId, Time};
 
@@ -20,6 +23,10 @@ pub use recent::{Recent, Seen};
 /// seconds.
 const SPANS: usize = 7;
 const SPAN_NS: u64 = 10_000_000_000;
+/// Spans of the hour: the last 60 to 70 minutes.
+const HOUR: (usize, u64) = (7, 60 * SPAN_NS);
+/// Spans of the day: the last 24 to 27 hours.
+const DAY: (usize, u64) = (9, 18 * 60 * SPAN_NS);
 
 /// Kinds of requests that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,13 +72,41 @@ impl Kind {
 struct Measured {
     since_start: Cumulative,
     minute: Recent,
+    /// They lack the newest span of the minute.
+    hour: Recent,
+    day: Recent,
     /// The bytes of their payload since the start.
     bytes: u64,
 }
 
 impl Default for Measured {
     fn default() -> Self {
-        Self { since_start: Cumulative::default(), minute: Recent::new(SPANS, SPAN_NS), bytes: 0 }
+        let [minute, hour, day] = [(SPANS, SPAN_NS), HOUR, DAY].map(|(spans, span_ns)| Recent::new(spans, span_ns));
+        Self { since_start: Cumulative::default(), minute, hour, day, bytes: 0 }
+    }
+}
+
+impl Measured {
+    fn record(&mut self, ns: u64, bytes: u64, now: Time) {
+        if self.minute.is_over(now)
+            && let Some((span, began)) = self.minute.newest()
+        {
+            self.hour.add(span, began);
+            self.day.add(span, began);
+        }
+        self.minute.record(ns, bytes, now);
+        self.since_start.record(ns);
+        self.bytes += bytes;
+    }
+
+    /// The spans of the last minute, hour and day.
+    fn spans<'a>(&'a self, now: Time) -> [Vec<&'a Counts>; 3] {
+        let newest = self.minute.newest();
+        let longer = |ring: &'a Recent| {
+            let newest = newest.filter(|(_, began)| ring.covers(*began, now));
+            ring.spans(now).chain(newest.map(|it| it.0)).collect()
+        };
+        [self.minute.spans(now).collect(), longer(&self.hour), longer(&self.day)]
     }
 }
 
@@ -82,6 +117,10 @@ pub struct Durations {
     pub since_start: Cumulative,
     /// The last minute.
     pub minute: Summary,
+    /// The last hour.
+    pub hour: Summary,
+    /// The last day.
+    pub day: Summary,
     /// Bytes of their payload since the start.
     pub bytes: u64,
 }
@@ -102,10 +141,7 @@ impl Latencies {
             self.volumes.resize_with(at + 1, || None);
         }
         let measured = &mut self.volumes[at].get_or_insert_with(Box::default)[kind as usize];
-        let ns = now.since_ns(answered.since);
-        measured.since_start.record(ns);
-        measured.minute.record(ns, now);
-        measured.bytes += u64::from(answered.bytes);
+        measured.record(now.since_ns(answered.since), u64::from(answered.bytes), now);
     }
 
     /// Returns the requests and bytes of each kind since the start. Adds to `sums` the durations
@@ -126,11 +162,22 @@ impl Latencies {
     /// Returns the durations of a volume, in the order of [`Kind::ALL`].
     pub(crate) fn of(&self, OriginId(id): OriginId, now: Time) -> [Durations; 4] {
         let Some(Some(kinds)) = self.volumes.get(usize::from(id)) else { return Default::default() };
-        kinds.each_ref().map(|it| Durations {
-            since_start: it.since_start.clone(),
-            minute: it.minute.summary(now),
-            bytes: it.bytes,
+        kinds.each_ref().map(|it| {
+            let [minute, hour, day] = it.spans(now).map(|spans| Summary::of(spans.into_iter()));
+            Durations { since_start: it.since_start.clone(), minute, hour, day, bytes: it.bytes }
         })
+    }
+
+    /// Returns the requests of all volumes in the last minute, hour and day, in the order of
+    /// [`Kind::ALL`].
+    pub(crate) fn of_all(&self, now: Time) -> [[Summary; 4]; 3] {
+        let mut all: [[Counts; 4]; 3] = Default::default();
+        for (kind, measured) in self.volumes.iter().flatten().flat_map(|kinds| kinds.iter().enumerate()) {
+            for (sum, spans) in all.iter_mut().zip(measured.spans(now)) {
+                spans.into_iter().for_each(|span| sum[kind].add(span));
+            }
+        }
+        all.each_ref().map(|kinds| kinds.each_ref().map(|counts| Summary::of([counts].into_iter())))
     }
 }
 
@@ -162,7 +209,35 @@ mod tests {
 
     #[test]
     fn a_volume_takes_no_more_ram_than_is_said() {
-        let of_a_kind = size_of::<Measured>() + SPANS * (size_of::<Counts>() + size_of::<u64>() * 2);
-        assert!(4 * of_a_kind <= 30 << 10, "{} bytes", 4 * of_a_kind);
+        let spans = SPANS + HOUR.0 + DAY.0;
+        let of_a_kind = size_of::<Measured>() + spans * (size_of::<Counts>() + size_of::<u64>() * 2);
+        assert!(4 * of_a_kind <= 98 << 10, "{} bytes", 4 * of_a_kind);
+    }
+
+    #[test]
+    fn each_window_has_what_ended_in_it() {
+        let mut latencies = Latencies::default();
+        let at = |seconds: u64| Time(seconds * 1_000_000_000);
+        for (origin, seconds) in [(0, 5), (1, 7), (0, 3_000), (0, 40_000), (0, 40_005), (0, 42_000), (0, 42_115)] {
+            let since = Time(at(seconds).0 - 1_000_000);
+            let answered = Answered { origin: OriginId(origin), kind: AnswerKind::Write, since, bytes: 4096 };
+            latencies.record(answered, at(seconds));
+        }
+        let counts = |seconds| {
+            let it = &latencies.of(OriginId(0), at(seconds))[Kind::Write as usize];
+            assert_eq!([it.minute.bytes, it.hour.bytes, it.day.bytes].map(|bytes| bytes / 4096), [
+                it.minute.count,
+                it.hour.count,
+                it.day.count
+            ]);
+            [it.minute.count, it.hour.count, it.day.count]
+        };
+        assert_eq!(counts(42_120), [1, 4, 6]);
+        assert_eq!(counts(42_300), [0, 4, 6], "the newest span of the minute is over, and counts on");
+        assert_eq!(counts(44_300), [0, 2, 6]);
+        assert_eq!(counts(100_000), [0, 0, 4]);
+        assert_eq!(counts(1_000_000), [0, 0, 0]);
+        let all = latencies.of_all(at(42_120)).map(|kinds| kinds[Kind::Write as usize].count);
+        assert_eq!(all, [1, 4, 7]);
     }
 }

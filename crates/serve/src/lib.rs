@@ -4,7 +4,7 @@
 //!
 //! `daemon` is the life of a daemon from config to clean stop. `pump` is its thread of I/O,
 //! `frontend` how clients reach it, and `carrier` threads for that. `latency` measures requests,
-//! and `history` keeps the figures of the last day.
+//! `growth` what counters gained lately, and `history` keeps the figures of the last day.
 //!
 //! Operators reach the daemon by `control` and `http` (`places`: how many at a time); `metrics` is
 //! for Prometheus. `superblock` and `stale` are read and written before and after. `state` is the
@@ -19,6 +19,7 @@ pub mod daemon;
 mod descriptors;
 pub mod failure;
 pub mod frontend;
+mod growth;
 pub mod history;
 pub mod http;
 pub mod latency;

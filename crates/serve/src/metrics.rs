@@ -175,7 +175,7 @@ mod tests {
                 mode: Mode::Writeback,
                 size_bytes: 4096,
                 blocks_dirty: 5,
-                doubtful: false,
+                ..OriginStatus::default()
             }],
             blocks_dirty: 5,
             what_if: vec![what_if(50, 400), what_if(100, 200)],

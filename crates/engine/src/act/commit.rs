@@ -78,6 +78,7 @@ pub(crate) fn put(
     open.blocks.push((flat, dirty, checksum));
     let checksum = lane.store.kept(checksum);
     lane.map(flat, Found { slot, dirty, hits, checksum }, cx);
+    cx.of_origin(flat).logged.add(1);
     seal_full(lane, stream, cx);
     true
 }

@@ -112,7 +112,7 @@ impl Counters {
 }
 
 /// An origin of the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OriginStatus {
     /// Its id.
     pub id: OriginId,
@@ -122,6 +122,12 @@ pub struct OriginStatus {
     pub size_bytes: u64,
     /// Its dirty blocks.
     pub blocks_dirty: u64,
+    /// Its blocks in the cache.
+    pub blocks_cached: u64,
+    /// Its blocks that were appended to the log so far: written anew, promoted, or copied forward.
+    pub logged_blocks: u64,
+    /// Its blocks that reclaim dropped so far.
+    pub evicted_blocks: u64,
     /// A flush of the origin failed that covered what was written past the log, and no FLUSH of a
     /// client has told of it yet. Those writes may be lost.
     pub doubtful: bool,

@@ -40,6 +40,11 @@ pub(crate) struct OriginDelta {
     pub(crate) last_foreground: Option<Time>,
     /// For how long none was in flight, until the last one began.
     free_ns: u64,
+    /// Blocks that the cache has of it.
+    pub(crate) cached: Sum,
+    /// Blocks of it that were appended to the log, and those that reclaim dropped, so far.
+    pub(crate) logged: Sum,
+    pub(crate) evicted: Sum,
     pub(crate) dirty: Sum,
     /// Dirty blocks whose only copy is corrupt.
     pub(crate) lost: Sum,
@@ -112,6 +117,9 @@ impl OriginDelta {
 
     /// Takes over what a lane has put down.
     pub(crate) fn take_over(&mut self, of: &mut Self) {
+        self.cached.take_over(&mut of.cached);
+        self.logged.take_over(&mut of.logged);
+        self.evicted.take_over(&mut of.evicted);
         self.dirty.take_over(&mut of.dirty);
         self.reserved.take_over(&mut of.reserved);
         self.lost.take_over(&mut of.lost);

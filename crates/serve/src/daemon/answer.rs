@@ -142,6 +142,8 @@ impl Daemon<'_> {
             lead: self.pump.engine().superblock().pairing.lead,
             without_cache: self.config.without_cache,
             member_hangs: [0, 1].map(|number| hangs::report(&self.pump, member_id(number))),
+            recent: self.pump.latencies().of_all(self.pump.now()),
+            grown: self.grown.of_all(self.pump.now(), &status),
         }
     }
 
@@ -158,6 +160,7 @@ impl Daemon<'_> {
             origin_link: link::report(&self.held.origins()[at]),
             failed: status.origins.get(at).map_or_else(OriginErrors::default, |it| self.origin_errors.of(it.id)),
             durations: self.pump.durations(self.pump.engine().superblock().origins[at].id),
+            grown: status.origins.get(at).map_or_else(Default::default, |it| self.grown.of(self.pump.now(), it)),
         }
     }
 }

@@ -14,6 +14,7 @@ use mio::Poll;
 
 use super::changes::remember;
 use super::error::{ServeError, failed};
+use super::grown::AllGrown;
 use super::held::Held;
 use super::hooks::Hooks;
 use super::leave::Leaving;
@@ -96,6 +97,7 @@ pub(super) fn begin<'a>(
         tls: None,
         leaving: Leaving::default(),
         origin_errors: AllOriginErrors::default(),
+        grown: AllGrown::default(),
         sampler: None,
     })
 }

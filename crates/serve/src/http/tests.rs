@@ -2,7 +2,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use flashfront_engine::{Mode, OriginId, OriginStatus, Status, Time};
+use flashfront_engine::{OriginStatus, Status, Time};
 
 use super::*;
 use crate::history::{History, Moment, Traffic};
@@ -10,7 +10,7 @@ use crate::report::{Facts, VolumeFacts};
 
 fn report() -> StatusReport {
     let origin =
-        OriginStatus { id: OriginId(0), mode: Mode::Writeback, size_bytes: 4096, blocks_dirty: 5, doubtful: false };
+        OriginStatus { size_bytes: 4096, blocks_dirty: 5, ..OriginStatus::default() };
     let status = Status { origins: vec![origin], blocks_dirty: 5, ..Status::default() };
     let facts =
         Facts { volumes: vec![VolumeFacts { name: "data".to_owned(), ..VolumeFacts::default() }], ..Facts::default() };

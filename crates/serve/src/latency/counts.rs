@@ -40,11 +40,13 @@ pub(super) const fn begin_of(bucket: usize) -> u64 {
 pub struct Counts {
     buckets: [u32; BUCKETS],
     max_ns: u64,
+    /// The bytes of payload.
+    bytes: u64,
 }
 
 impl Default for Counts {
     fn default() -> Self {
-        Self { buckets: [0; BUCKETS], max_ns: 0 }
+        Self { buckets: [0; BUCKETS], max_ns: 0, bytes: 0 }
     }
 }
 
@@ -55,15 +57,22 @@ impl Counts {
         self.max_ns = self.max_ns.max(ns);
     }
 
+    /// Counts bytes of payload.
+    pub const fn carry(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
     /// Adds the durations of another span.
     pub fn add(&mut self, other: &Self) {
         self.buckets.iter_mut().zip(&other.buckets).for_each(|(sum, count)| *sum = sum.saturating_add(*count));
         self.max_ns = self.max_ns.max(other.max_ns);
+        self.bytes += other.bytes;
     }
 
     /// Adds what a span has counted since it was `before`. If its longest duration is older than
     /// that, the end of the last bucket stands for the longest one of these.
     pub fn add_since(&mut self, now: &Self, before: &Self) {
+        self.bytes += now.bytes - before.bytes;
         let mut last = None;
         for (at, sum) in self.buckets.iter_mut().enumerate() {
             let counted = now.buckets[at] - before.buckets[at];
@@ -87,15 +96,18 @@ pub struct Summary {
     pub max_ns: u64,
     /// How many there are.
     pub count: u64,
+    /// The bytes of their payload.
+    pub bytes: u64,
 }
 
 impl Summary {
     /// The durations of several spans together.
     pub fn of<'a>(spans: impl Iterator<Item = &'a Counts>) -> Self {
-        let (mut buckets, mut max_ns) = ([0_u64; BUCKETS], 0);
+        let (mut buckets, mut max_ns, mut bytes) = ([0_u64; BUCKETS], 0, 0);
         for span in spans {
             buckets.iter_mut().zip(&span.buckets).for_each(|(sum, count)| *sum += u64::from(*count));
             max_ns = span.max_ns.max(max_ns);
+            bytes += span.bytes;
         }
         let count: u64 = buckets.iter().sum();
         let percentile = |percent: u64| {
@@ -109,7 +121,7 @@ impl Summary {
             // No duration is longer than the longest one.
             Some((begin_of(bucket).midpoint(begin_of(bucket + 1))).min(max_ns))
         };
-        Self { p50_ns: percentile(50).unwrap_or(0), p99_ns: percentile(99).unwrap_or(0), max_ns, count }
+        Self { p50_ns: percentile(50).unwrap_or(0), p99_ns: percentile(99).unwrap_or(0), max_ns, count, bytes }
     }
 }
 

@@ -62,6 +62,12 @@ impl Cumulative {
         self.sum_ns += u128::from(ns);
     }
 
+    /// Adds the durations of others.
+    pub fn add(&mut self, others: &Self) {
+        self.buckets.iter_mut().zip(&others.buckets).for_each(|(sum, count)| *sum += count);
+        self.sum_ns += others.sum_ns;
+    }
+
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> u64 {

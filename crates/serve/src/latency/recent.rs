@@ -46,14 +46,40 @@ impl Recent {
         Self { span_ns, ring: (0..spans).map(|_| None).collect(), newest: 0, ends: Time(0) }
     }
 
-    /// Counts a duration that ended at `now`, which never goes back.
-    pub fn record(&mut self, ns: u64, now: Time) {
-        if now >= self.ends {
+    /// Whether the newest span is over.
+    #[must_use]
+    pub const fn is_over(&self, now: Time) -> bool {
+        now.0 >= self.ends.0
+    }
+
+    /// Counts a request that ended at `now`, which never goes back: its duration and its bytes.
+    pub fn record(&mut self, ns: u64, bytes: u64, now: Time) {
+        if let Some(counts) = self.span_of(now) {
+            counts.record(ns);
+            counts.carry(bytes);
+        }
+    }
+
+    /// Adds a span of a finer ring, which began at that time.
+    pub fn add(&mut self, span: &Counts, began: Time) {
+        if let Some(counts) = self.span_of(began) {
+            counts.add(span);
+        }
+    }
+
+    /// Returns the newest span, and when it began.
+    #[must_use]
+    pub fn newest(&self) -> Option<(&Counts, Time)> {
+        let span = self.ring[self.newest].as_ref()?;
+        Some((&span.counts, Time(span.number * self.span_ns)))
+    }
+
+    /// The span of this moment, which is the newest one from now on.
+    fn span_of(&mut self, now: Time) -> Option<&mut Counts> {
+        if self.is_over(now) {
             self.turn(now);
         }
-        if let Some(span) = &mut self.ring[self.newest] {
-            span.counts.record(ns);
-        }
+        self.ring[self.newest].as_mut().map(|span| &mut *span.counts)
     }
 
     /// Begins the span of this moment.
@@ -91,9 +117,20 @@ impl Recent {
     /// Summarizes the requests that ended in the spans up to `now` that the ring holds.
     #[must_use]
     pub fn summary(&self, now: Time) -> Summary {
+        Summary::of(self.spans(now))
+    }
+
+    /// The spans up to `now` that the ring holds and that are not too old.
+    pub fn spans(&self, now: Time) -> impl Iterator<Item = &Counts> {
         let number = now.0 / self.span_ns;
-        let is_recent = |span: &&Span| span.number + self.ring.len() as u64 > number;
-        Summary::of(self.ring.iter().flatten().filter(is_recent).map(|span| &*span.counts))
+        let is_recent = move |span: &&Span| span.number + self.ring.len() as u64 > number;
+        self.ring.iter().flatten().filter(is_recent).map(|span| &*span.counts)
+    }
+
+    /// Whether the ring covers that moment still.
+    #[must_use]
+    pub const fn covers(&self, moment: Time, now: Time) -> bool {
+        moment.0 / self.span_ns + self.ring.len() as u64 > now.0 / self.span_ns
     }
 }
 
@@ -104,19 +141,19 @@ mod tests {
     #[test]
     fn what_is_older_than_the_ring_is_forgotten() {
         let mut recent = Recent::new(7, 10);
-        recent.record(1, Time(5));
-        recent.record(2, Time(19));
-        recent.record(3, Time(69));
+        recent.record(1, 0, Time(5));
+        recent.record(2, 0, Time(19));
+        recent.record(3, 0, Time(69));
         let found = |recent: &Recent, now| (recent.summary(Time(now)).count, recent.summary(Time(now)).max_ns);
         assert_eq!(found(&recent, 69), (3, 3));
         assert_eq!(found(&recent, 70), (2, 3));
         assert_eq!(found(&recent, 80), (1, 3));
         assert_eq!(found(&recent, 139), (0, 0));
         // The place of the first span serves again, and nothing of it is left.
-        recent.record(1, Time(71));
+        recent.record(1, 0, Time(71));
         assert_eq!(found(&recent, 79), (3, 3));
         // After a long silence nothing old is mistaken for new.
-        recent.record(1, Time(7_000_000));
+        recent.record(1, 0, Time(7_000_000));
         assert_eq!(found(&recent, 7_000_000), (1, 1));
     }
 
@@ -129,13 +166,13 @@ mod tests {
             Summary::of([&sum].into_iter()).count
         };
         assert_eq!(unseen(&recent), 0);
-        recent.record(1, Time(5));
+        recent.record(1, 0, Time(5));
         assert_eq!((unseen(&recent), unseen(&recent)), (1, 0));
         // Some more of the same span, and of the next two.
-        [6, 9, 12, 23, 24].into_iter().for_each(|now| recent.record(1, Time(now)));
+        [6, 9, 12, 23, 24].into_iter().for_each(|now| recent.record(1, 0, Time(now)));
         assert_eq!((unseen(&recent), unseen(&recent)), (5, 0));
         // A span that serves again is another one.
-        recent.record(1, Time(95));
+        recent.record(1, 0, Time(95));
         assert_eq!((unseen(&recent), unseen(&recent)), (1, 0));
     }
 
@@ -144,9 +181,9 @@ mod tests {
         let mut recent = Recent::new(7, 10);
         let taken = |recent: &Recent| recent.ring.iter().flatten().count();
         assert_eq!(taken(&recent), 0);
-        (0..1000).for_each(|_| recent.record(1, Time(42)));
+        (0..1000).for_each(|_| recent.record(1, 0, Time(42)));
         assert_eq!(taken(&recent), 1);
-        (0..1000).for_each(|now| recent.record(1, Time(42 + now)));
+        (0..1000).for_each(|now| recent.record(1, 0, Time(42 + now)));
         assert_eq!(taken(&recent), 7);
     }
 }

@@ -137,7 +137,7 @@ fn the_text_is_openmetrics_and_its_histograms_add_up() {
         mode: Mode::Writearound,
         size_bytes: 1,
         blocks_dirty: 0,
-        doubtful: false,
+        ..OriginStatus::default()
     };
     let status = Status { origins: vec![origin(0), origin(1)], ..Status::default() };
     let families = parse(&encode(&StatusReport::new(&status, &facts)));
@@ -155,4 +155,27 @@ fn the_text_is_openmetrics_and_its_histograms_add_up() {
     let modes = &families["flashfront_volume_mode"].samples;
     let on: Vec<_> = modes.iter().filter(|it| it.value == 1.0).map(|it| &*it.labels["mode"]).collect();
     assert_eq!((modes.len(), on), (8, vec!["writearound"; 2]));
+}
+
+#[test]
+fn many_volumes_share_the_last_histogram() {
+    let (mut latencies, now) = (Latencies::default(), Time(1_000_000_000_000));
+    let ids = 0..70_u16;
+    for id in ids.clone() {
+        let since = Time(now.0 - 10_000);
+        latencies.record(Answered { origin: OriginId(id), kind: AnswerKind::Hit, since, bytes: 512 }, now);
+    }
+    let volume = |id| VolumeFacts {
+        name: format!("v{id}"),
+        durations: latencies.of(OriginId(id), now),
+        ..VolumeFacts::default()
+    };
+    let facts = Facts { volumes: ids.clone().map(volume).collect(), ..Facts::default() };
+    let origins = ids.map(|id| OriginStatus { id: OriginId(id), ..OriginStatus::default() }).collect();
+    let families = parse(&encode(&StatusReport::new(&Status { origins, ..Status::default() }, &facts)));
+    let durations = &families["flashfront_request_duration_seconds"];
+    let count = |volume| histogram(durations, &[("volume", volume), ("kind", "hit")]).2;
+    assert_eq!((count("v0"), count("v63"), count("(others)")), (1.0, 1.0, 6.0));
+    let hits = &families["flashfront_volume_hit_bytes"];
+    assert!(hits.samples.iter().any(|it| it.labels["volume"] == "v69" && it.value == 512.0), "all have their counters");
 }

@@ -16,6 +16,11 @@ use super::signed;
 use crate::latency::{Cumulative, Kind};
 use crate::report::StatusReport;
 
+/// Volumes with histograms of their own; all others share one.
+const HISTOGRAMS_MAX: usize = 64;
+/// The label of what they share, which is no name of a volume.
+const OTHERS: &str = "(others)";
+
 pub(super) fn register(report: &StatusReport, registry: &mut Registry) {
     let dirty = Family::<[(&str, String); 1], Gauge>::default();
     let size = Family::<[(&str, String); 1], Gauge>::default();
@@ -33,9 +38,45 @@ pub(super) fn register(report: &StatusReport, registry: &mut Registry) {
     registry.register("volume_size_bytes", "Size of the volume", size);
     registry.register("volume_mode", "1 for the mode that the volume is in, 0 for the others", mode);
     payload(report, registry);
+    cache(report, registry);
     origin_errors(report, registry);
-    let durations = report.volumes.iter().map(|volume| (volume.name.clone(), volume.durations.clone()));
-    registry.register_collector(Box::new(Requests(durations.collect())));
+    registry.register_collector(Box::new(Requests(durations(report))));
+}
+
+/// The histograms of the first volumes, and one of all others together: a volume has a hundred
+/// series of them.
+fn durations(report: &StatusReport) -> Vec<(String, [Cumulative; 4])> {
+    let (own, others) = report.volumes.split_at(report.volumes.len().min(HISTOGRAMS_MAX));
+    let mut all: Vec<(String, [Cumulative; 4])> =
+        own.iter().map(|volume| (volume.name.clone(), volume.durations.clone())).collect();
+    if !others.is_empty() {
+        let mut sums: [Cumulative; 4] = Default::default();
+        for (kind, durations) in others.iter().flat_map(|volume| volume.durations.iter().enumerate()) {
+            sums[kind].add(durations);
+        }
+        all.push((OTHERS.to_owned(), sums));
+    }
+    all
+}
+
+/// What of each volume is in the cache, what the cache spares its origin, and what it wears out.
+fn cache(report: &StatusReport, registry: &mut Registry) {
+    let cached = Family::<[(&str, String); 1], Gauge>::default();
+    let hit = Family::<[(&str, String); 1], Counter>::default();
+    let evicted = Family::<[(&str, String); 1], Counter>::default();
+    let flash = Family::<[(&str, String); 1], Counter>::default();
+    for volume in &report.volumes {
+        let labels = [("volume", volume.name.clone())];
+        cached.get_or_create(&labels).set(signed(volume.blocks_cached));
+        hit.get_or_create(&labels).inc_by(volume.hit_bytes);
+        evicted.get_or_create(&labels).inc_by(volume.evicted_blocks);
+        flash.get_or_create(&labels).inc_by(volume.flash_written_bytes);
+    }
+    registry.register("volume_blocks_cached", "Blocks of the volume in the cache", cached);
+    registry.register("volume_hit_bytes", "Bytes of reads that the cache answered alone", hit);
+    registry.register("volume_evicted_blocks", "Blocks of the volume that reclaim dropped", evicted);
+    let help = "Bytes of the volume's blocks written to the cache device";
+    registry.register("volume_flash_written_bytes", help, flash);
 }
 
 /// Bytes that clients read and wrote.

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::latency::{Durations, Summary};
+use crate::latency::Summary;
 
 /// A duration in microseconds, with one digit behind the point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,8 +73,8 @@ pub struct LatencyReport {
 }
 
 impl LatencyReport {
-    pub(super) fn new(durations: &[Durations; 4]) -> Self {
-        let [hit, miss, write, flush] = durations.each_ref().map(|it| it.minute.into());
+    pub(super) fn new(kinds: &[Summary; 4]) -> Self {
+        let [hit, miss, write, flush] = kinds.each_ref().map(|it| (*it).into());
         Self { hit, miss, write, flush }
     }
 

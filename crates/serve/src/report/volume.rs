@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The part of `status` about one volume.
 
-use flashfront_engine::OriginStatus;
+use flashfront_engine::{BLOCK_BYTES, OriginStatus};
 use serde::{Deserialize, Serialize};
 
-use super::{HangReport, LatencyReport};
-use crate::latency::{Cumulative, Durations, Kind};
+use super::{Grown, HangReport, LatencyReport, RecentReport};
+use crate::latency::{Cumulative, Durations, Kind, Summary};
 use crate::origin_errors::OriginErrors;
 
 /// The link to the server of a network volume.
@@ -42,6 +42,8 @@ pub struct VolumeFacts {
     pub failed: OriginErrors,
     /// How long its requests take, in the order of [`Kind::ALL`](crate::latency::Kind::ALL).
     pub durations: [Durations; 4],
+    /// What was evicted and written to flash of it in the last minute, hour and day.
+    pub grown: [Grown; 3],
 }
 
 /// A volume.
@@ -49,6 +51,9 @@ pub struct VolumeFacts {
 pub struct VolumeReport {
     /// The name of the volume.
     pub name: String,
+    /// The number of its origin, which it keeps for life.
+    #[serde(default)]
+    pub id: u16,
     /// The path of its origin.
     #[serde(default)]
     pub origin_path: String,
@@ -66,7 +71,10 @@ pub struct VolumeReport {
     pub policy: String,
     /// The size of the volume.
     pub size_bytes: u64,
-    /// The dirty blocks of the volume.
+    /// The blocks that the cache has of the volume.
+    #[serde(default)]
+    pub blocks_cached: u64,
+    /// The dirty ones among them.
     pub blocks_dirty: u64,
     /// Why its origin refused them when they were last tried, unless something was destaged since.
     #[serde(default)]
@@ -98,6 +106,31 @@ pub struct VolumeReport {
     /// Bytes that clients wrote to it, since the start; zeroes without a payload are not counted.
     #[serde(default)]
     pub written_bytes: u64,
+    /// Reads that the cache answered alone, since the start.
+    #[serde(default)]
+    pub hit_requests: u64,
+    /// Reads that needed the origin for some part, since the start.
+    #[serde(default)]
+    pub miss_requests: u64,
+    /// Writes and write-zeroes, since the start.
+    #[serde(default)]
+    pub write_requests: u64,
+    /// FLUSHes, since the start.
+    #[serde(default)]
+    pub flush_requests: u64,
+    /// Bytes of the reads that the cache answered alone, since the start: what the origin was
+    /// spared.
+    #[serde(default)]
+    pub hit_bytes: u64,
+    /// Blocks of it that reclaim dropped, since the start.
+    #[serde(default)]
+    pub evicted_blocks: u64,
+    /// Bytes of its blocks that were written to the cache device, since the start: the wear.
+    #[serde(default)]
+    pub flash_written_bytes: u64,
+    /// What it did in the last minute, hour and day.
+    #[serde(default)]
+    pub recent: RecentReport,
     /// How long its requests took in the last minute.
     #[serde(default)]
     pub latency_us: LatencyReport,
@@ -120,15 +153,24 @@ impl VolumeReport {
             origin_link,
             failed,
             durations,
+            grown,
         } = facts;
+        let (count, bytes) = (|kind: Kind| durations[kind as usize].since_start.count(), |kind: Kind| durations[kind as usize].bytes);
+        let recent: [[Summary; 4]; 3] = [
+            durations.each_ref().map(|it| it.minute),
+            durations.each_ref().map(|it| it.hour),
+            durations.each_ref().map(|it| it.day),
+        ];
         Self {
             name,
+            id: origin.id.0,
             origin_path,
             uris,
             mode: origin.mode.name().to_owned(),
             durability,
             policy,
             size_bytes: origin.size_bytes,
+            blocks_cached: origin.blocks_cached,
             blocks_dirty: origin.blocks_dirty,
             origin_error,
             origin_hang,
@@ -138,9 +180,17 @@ impl VolumeReport {
             reconnects: origin_link.reconnects,
             origin_read_errors: failed.reads,
             origin_write_errors: failed.writes,
-            read_bytes: durations[Kind::Hit as usize].bytes + durations[Kind::Miss as usize].bytes,
-            written_bytes: durations[Kind::Write as usize].bytes,
-            latency_us: LatencyReport::new(&durations),
+            read_bytes: bytes(Kind::Hit) + bytes(Kind::Miss),
+            written_bytes: bytes(Kind::Write),
+            hit_requests: count(Kind::Hit),
+            miss_requests: count(Kind::Miss),
+            write_requests: count(Kind::Write),
+            flush_requests: count(Kind::Flush),
+            hit_bytes: bytes(Kind::Hit),
+            evicted_blocks: origin.evicted_blocks,
+            flash_written_bytes: origin.logged_blocks * BLOCK_BYTES,
+            latency_us: LatencyReport::new(&recent[0]),
+            recent: RecentReport::new(&recent, &grown),
             durations: durations.map(|it| it.since_start),
         }
     }

@@ -38,7 +38,7 @@ fn other_sizes_are_compared_with_the_present_one() {
 }
 
 fn minute() -> Summary {
-    Summary { p50_ns: 12_345, p99_ns: 8_123_456, max_ns: 500_000_000_000, count: 1_000_000_000 }
+    Summary { p50_ns: 12_345, p99_ns: 8_123_456, max_ns: 500_000_000_000, count: 1_000_000_000, bytes: 0 }
 }
 
 #[test]
@@ -69,6 +69,7 @@ fn report() -> StatusReport {
         origin_link: LinkReport::default(),
         failed: OriginErrors { reads: 1, writes: 12_345 },
         durations: Kind::ALL.map(|_| Durations { minute: minute(), ..Durations::default() }),
+        grown: Default::default(),
     };
     let facts = Facts {
         backend: "io_uring".to_owned(),
@@ -88,7 +89,7 @@ fn report() -> StatusReport {
         mode: Mode::Writethrough,
         size_bytes: 100 << 40,
         blocks_dirty: 123_456_789,
-        doubtful: false,
+        ..OriginStatus::default()
     };
     let status = Status {
         origins: vec![origin],

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What reclaim dropped lately and what was written to the cache device, of each volume and of all.
+
+use flashfront_engine::{BLOCK_BYTES, OriginId, OriginStatus, Status, Time};
+
+use crate::growth::Growth;
+use crate::report::Grown;
+
+/// The evicted blocks, and the bytes written to the cache device.
+type Counters = [u64; 2];
+
+/// The growth of a daemon's counters.
+#[derive(Debug)]
+pub(super) struct AllGrown {
+    /// When the counters are to be noted next.
+    due: Time,
+    all: Growth<2>,
+    /// Of the volumes, sorted by their origins.
+    volumes: Vec<(OriginId, Growth<2>)>,
+}
+
+impl Default for AllGrown {
+    fn default() -> Self {
+        Self { due: Time(0), all: Growth::default(), volumes: Vec::new() }
+    }
+}
+
+impl AllGrown {
+    /// Whether the counters are to be noted.
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        now >= self.due
+    }
+
+    /// Notes the counters.
+    pub(super) fn note(&mut self, now: Time, status: &Status) {
+        self.due = Growth::<2>::due_after(now);
+        self.all.note(now, of_all(status));
+        self.volumes.retain(|(id, _)| status.origins.binary_search_by_key(id, |origin| origin.id).is_ok());
+        for origin in status.origins.iter().filter(|origin| of_origin(origin) != [0, 0]) {
+            let at = match self.volumes.binary_search_by_key(&origin.id, |it| it.0) {
+                Ok(at) => at,
+                Err(at) => {
+                    self.volumes.insert(at, (origin.id, Growth::default()));
+                    at
+                }
+            };
+            self.volumes[at].1.note(now, of_origin(origin));
+        }
+    }
+
+    /// How much the counters of all volumes grew in the last minute, hour and day.
+    pub(super) fn of_all(&self, now: Time, status: &Status) -> [Grown; 3] {
+        self.all.of(now, of_all(status)).map(grown)
+    }
+
+    /// How much the counters of a volume grew.
+    pub(super) fn of(&self, now: Time, origin: &OriginStatus) -> [Grown; 3] {
+        let at = self.volumes.binary_search_by_key(&origin.id, |it| it.0);
+        let own = at.map_or_else(|_| Growth::default(), |at| self.volumes[at].1.clone());
+        own.of(now, of_origin(origin)).map(grown)
+    }
+}
+
+fn of_all(status: &Status) -> Counters {
+    [status.counters.evicted_blocks, status.counters.cache_writes_bytes]
+}
+
+fn of_origin(origin: &OriginStatus) -> Counters {
+    [origin.evicted_blocks, origin.logged_blocks * BLOCK_BYTES]
+}
+
+fn grown([evicted_blocks, flash_written_bytes]: Counters) -> Grown {
+    Grown { evicted_blocks, flash_written_bytes }
+}
