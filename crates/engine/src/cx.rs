@@ -137,6 +137,12 @@ impl Cx<'_> {
         &mut self.delta.origins[self.facts.origin_of(flat)]
     }
 
+    /// Reclaim drops a block.
+    pub(crate) fn count_evicted(&mut self, flat: Flat) {
+        self.delta.counters.evicted_blocks += 1;
+        self.of_origin(flat).evicted.add(1);
+    }
+
     /// A dirty block is lost.
     pub(crate) fn count_lost(&mut self, flat: Flat) {
         self.of_origin(flat).lost.add(1);

@@ -225,11 +225,10 @@ mod tests {
         }
         let counts = |seconds| {
             let it = &latencies.of(OriginId(0), at(seconds))[Kind::Write as usize];
-            assert_eq!([it.minute.bytes, it.hour.bytes, it.day.bytes].map(|bytes| bytes / 4096), [
-                it.minute.count,
-                it.hour.count,
-                it.day.count
-            ]);
+            assert_eq!(
+                [it.minute.bytes, it.hour.bytes, it.day.bytes].map(|bytes| bytes / 4096),
+                [it.minute.count, it.hour.count, it.day.count]
+            );
             [it.minute.count, it.hour.count, it.day.count]
         };
         assert_eq!(counts(42_120), [1, 4, 6]);

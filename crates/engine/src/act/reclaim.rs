@@ -472,8 +472,7 @@ pub(crate) fn freed_durable(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
                 lane.reclaim.dropped = true;
                 lane.policy.dropped(flat.0, gone.zone, found.hits);
             }
-            cx.delta.counters.evicted_blocks += 1;
-            cx.of_origin(flat).evicted.add(1);
+            cx.count_evicted(flat);
         }
     }
     lane.reclaim.pinned.push(segment);

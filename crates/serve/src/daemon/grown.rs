@@ -15,7 +15,7 @@ pub(super) struct AllGrown {
     /// When the counters are to be noted next.
     due: Time,
     all: Growth<2>,
-    /// Of the volumes, sorted by their origins.
+    /// The growth of each volume's counters, sorted by the origins.
     volumes: Vec<(OriginId, Growth<2>)>,
 }
 

@@ -9,8 +9,7 @@ use crate::history::{History, Moment, Traffic};
 use crate::report::{Facts, VolumeFacts};
 
 fn report() -> StatusReport {
-    let origin =
-        OriginStatus { size_bytes: 4096, blocks_dirty: 5, ..OriginStatus::default() };
+    let origin = OriginStatus { size_bytes: 4096, blocks_dirty: 5, ..OriginStatus::default() };
     let status = Status { origins: vec![origin], blocks_dirty: 5, ..Status::default() };
     let facts =
         Facts { volumes: vec![VolumeFacts { name: "data".to_owned(), ..VolumeFacts::default() }], ..Facts::default() };

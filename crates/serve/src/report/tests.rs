@@ -90,8 +90,7 @@ fn a_mirror_that_is_left_out_is_none() {
 
 #[test]
 fn without_a_cache_nothing_is_said_about_one() {
-    let counters =
-        Counters { writes: 7, commits: 3, cache_writes: 1, cache_writes_bytes: 4096, ..Counters::default() };
+    let counters = Counters { writes: 7, commits: 3, cache_writes: 1, cache_writes_bytes: 4096, ..Counters::default() };
     let engine = Status { counters, capacity_blocks: 900, dirty_limit_blocks: 257, segments: 60, ..status() };
     let report = StatusReport::new(&engine, &Facts { without_cache: true, ..Facts::default() });
     assert!(report.without_cache);

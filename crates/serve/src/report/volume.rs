@@ -155,7 +155,8 @@ impl VolumeReport {
             durations,
             grown,
         } = facts;
-        let (count, bytes) = (|kind: Kind| durations[kind as usize].since_start.count(), |kind: Kind| durations[kind as usize].bytes);
+        let (count, bytes) =
+            (|kind: Kind| durations[kind as usize].since_start.count(), |kind: Kind| durations[kind as usize].bytes);
         let recent: [[Summary; 4]; 3] = [
             durations.each_ref().map(|it| it.minute),
             durations.each_ref().map(|it| it.hour),
