@@ -134,7 +134,12 @@ impl Keyboard {
         single.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
         tcsetattr(io::stdin(), OptionalActions::Now, &single).ok()?;
         let keyboard = Self(before);
-        let read = move || io::stdin().bytes().map_while(Result::ok).for_each(&mut heard);
+        let read = move || {
+            let mut key = [0];
+            while matches!(io::stdin().read(&mut key), Ok(1)) {
+                heard(key[0]);
+            }
+        };
         // The thread ends with the program.
         std::thread::Builder::new().name("keys".to_owned()).spawn(read).ok()?;
         Some(keyboard)
