@@ -50,6 +50,7 @@ pub use caches::prefetch;
 pub(crate) use chunk::Pin;
 pub use chunk::{CHUNK_BYTES, Chunk};
 use classes::{CHUNK_NUMBERS, CLASSES, UNIT_BITS, UNIT_SHIFT, UNITS, class_bytes, number_of, stood_in};
+pub use hands::{Hands, LaneMemory, Work};
 pub use lending::Loan;
 use lending::{Borrowed, LOANS_MAX, NUMBERS};
 pub(crate) use quarantine::Grip;

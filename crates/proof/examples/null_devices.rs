@@ -6,7 +6,7 @@
 //! payload has the same pattern. So the payload that a null device "reads" fits its checksum.
 //!
 //! null_devices CASE (payload|bare) JOBS REQUESTS [THREADS]: prints one JSON object with the ns of
-//! each request of 4 KiB. The ns are the thread's time on a processor. Nothing has to be waited
+//! each request of 4 KiB. With THREADS the cache has four lanes. The ns are the thread's time on a processor. Nothing has to be waited
 //! for, and time that other programs take of a shared machine is not a cost of the engine.
 //!
 //! - CASE is write_null, read_hit_null, read_miss_null or copy_null. copy_null is the payload's
@@ -23,12 +23,13 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
+use std::sync::Barrier;
 use std::time::Instant;
 
-use flashfront_device::{Arena, Rng, prefetch};
+use flashfront_device::{Arena, Hands, LaneMemory, Rng, Work, prefetch};
 use flashfront_engine::format::Superblock;
 use flashfront_engine::{
-    BLOCK_BYTES, Buf, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba, Memory, Mode, Op, Options, OriginId,
+    BLOCK_BYTES, Buf, DeviceId, Effect, Effects, Engine, Event, Input, Io, LaneJob, Lba, Memory, Mode, Op, Options, OriginId,
     Request, RequestId, RequestOp, Span, Status, Time, Token,
 };
 use flashfront_proof::{OriginSpec, WorldSpec};
@@ -50,29 +51,70 @@ const DEPTH: usize = 32;
 const PAYLOADS: usize = 16 << 10;
 const PATTERN: u8 = 0x5a;
 
+/// A buffer's number in a [`Bare`] memory has its owner above this bit: 0 is the memory of all, a
+/// lane's memory has the lane's number from 1.
+const OWNER_SHIFT: u32 = 24;
+
 /// Buffers without payload: they have bytes only where the engine itself writes.
 #[derive(Default)]
 struct Bare {
+    owner: u32,
     buffers: Vec<Vec<u8>>,
     free: Vec<u32>,
+    /// Freed here, and owned by another memory.
+    strays: Vec<Buf>,
+    /// The memories of lanes that work at the same time, and the threads.
+    lanes: Vec<Box<Bare>>,
+    hands: Option<Hands<Bare>>,
+}
+
+impl LaneMemory for Bare {}
+
+impl Bare {
+    /// Memory for lanes that this thread and so many helpers work on.
+    fn apart(lanes: u32, helpers: usize) -> Self {
+        let lane = |owner| Box::new(Self { owner, ..Self::default() });
+        let hands = Hands::new(lanes as usize, helpers).expect("there are threads");
+        Self { lanes: (1..=lanes).map(lane).collect(), hands: Some(hands), ..Self::default() }
+    }
+
+    fn owner_of(&self, buf: Buf) -> &Self {
+        let owner = buf.0 >> OWNER_SHIFT;
+        if owner == self.owner { self } else { &self.lanes[owner as usize - 1] }
+    }
+
+    fn owner_of_mut(&mut self, buf: Buf) -> &mut Self {
+        let owner = buf.0 >> OWNER_SHIFT;
+        if owner == self.owner { self } else { &mut self.lanes[owner as usize - 1] }
+    }
+}
+
+/// The place of a buffer in its owner's list.
+const fn place_of(buf: Buf) -> usize {
+    (buf.0 & ((1 << OWNER_SHIFT) - 1)) as usize
 }
 
 impl Memory for Bare {
     fn alloc(&mut self, _bytes: u32) -> Buf {
         Buf(self.free.pop().unwrap_or_else(|| {
             self.buffers.push(Vec::new());
-            (self.buffers.len() - 1) as u32
+            self.owner << OWNER_SHIFT | (self.buffers.len() - 1) as u32
         }))
     }
     fn free(&mut self, buf: Buf) {
-        self.free.push(buf.0);
+        if self.lanes.is_empty() && buf.0 >> OWNER_SHIFT != self.owner {
+            self.strays.push(buf);
+        } else {
+            self.owner_of_mut(buf).free.push(buf.0);
+        }
     }
     fn bytes(&self, span: Span) -> &[u8] {
-        &self.buffers[span.buf().0 as usize][span.offset() as usize..(span.offset() + span.len) as usize]
+        let bytes = &self.owner_of(span.buf()).buffers[place_of(span.buf())];
+        &bytes[span.offset() as usize..(span.offset() + span.len) as usize]
     }
     fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
         let (from, to) = (span.offset() as usize, (span.offset() + span.len) as usize);
-        let bytes = &mut self.buffers[span.buf().0 as usize];
+        let bytes = &mut self.owner_of_mut(span.buf()).buffers[place_of(span.buf())];
         if bytes.len() < to {
             bytes.resize(to, 0);
         }
@@ -85,6 +127,20 @@ impl Memory for Bare {
     }
     fn expect_line(&self, at: *const u8) {
         prefetch(at);
+    }
+    fn apart_from(&self) -> Option<u64> {
+        // As an arena does.
+        self.hands.is_some().then_some(4)
+    }
+    fn apart(&mut self, jobs: &mut Vec<LaneJob>) {
+        let Some(hands) = &self.hands else { return };
+        let all = jobs.drain(..).zip(self.lanes.drain(..)).map(|(job, memory)| Work::new(job, memory)).collect();
+        for work in hands.share(all) {
+            jobs.push(work.job);
+            self.lanes.push(work.memory);
+        }
+        let strays: Vec<Buf> = self.lanes.iter_mut().flat_map(|lane| std::mem::take(&mut lane.strays)).collect();
+        strays.into_iter().for_each(|buf| self.free(buf));
     }
 }
 
@@ -136,11 +192,16 @@ impl Bench {
         superblock.empty_checkpoints().iter().for_each(|(offset, block)| headers.put(*offset, block));
         let options = Options { sequential_bypass_bytes: 0, ..Options::default() };
         let engine = Engine::new(superblock, options, Time(0)).expect("an origin that can be indexed");
-        let mut arena = Arena::new(1 << 30);
-        if let Some(helpers) = threads.and_then(|threads| threads.checked_sub(1)).filter(|helpers| *helpers > 0) {
-            arena.set_apart(lanes as usize, helpers, 256 << 20).expect("there are threads");
-        }
-        let mut memory: Box<dyn Memory> = if payload { Box::new(arena) } else { Box::<Bare>::default() };
+        let helpers = threads.and_then(|threads| threads.checked_sub(1)).filter(|helpers| *helpers > 0);
+        let mut memory: Box<dyn Memory> = if payload {
+            let mut arena = Arena::new(1 << 30);
+            if let Some(helpers) = helpers {
+                arena.set_apart(lanes as usize, helpers, 256 << 20).expect("there are threads");
+            }
+            Box::new(arena)
+        } else {
+            Box::new(helpers.map_or_else(Bare::default, |helpers| Bare::apart(lanes, helpers)))
+        };
         let idle = (0..if payload { PAYLOADS } else { 128 }).map(|_| memory.alloc(BLOCK_BYTES as u32));
         let idle: VecDeque<Buf> = idle.collect();
         idle.iter().for_each(|buf| memory.bytes_mut(Span::new(*buf, 0, BLOCK_BYTES as u32)).fill(PATTERN));
@@ -285,6 +346,9 @@ fn main() {
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["memory", gib] => memory(gib.parse().expect(USAGE)),
         ["copy_null", "payload", _, requests] => copy(requests.parse().expect(USAGE)),
+        ["copy_null", "payload", _, requests, threads] => {
+            copy_by(threads.parse().expect(USAGE), requests.parse().expect(USAGE));
+        }
         [case, payload, jobs, requests, ref threads @ ..] => {
             let threads = threads.first().map(|threads| threads.parse().expect(USAGE));
             time(case, payload == "payload", jobs.parse().expect(USAGE), requests.parse().expect(USAGE), threads);
@@ -325,20 +389,59 @@ fn time(case: &str, payload: bool, jobs: usize, requests: u64, threads: Option<u
 }
 
 fn copy(requests: u64) {
-    let mut arena = Arena::new(1 << 30);
-    let bytes = BLOCK_BYTES as u32;
-    let payloads: Vec<Buf> = (0..PAYLOADS).map(|_| arena.alloc(bytes)).collect();
-    payloads.iter().for_each(|buf| arena.bytes_mut(Span::new(*buf, 0, bytes)).fill(PATTERN));
-    // The engine has 8 commits of this size in flight.
-    let commits: Vec<Buf> = (0..8).map(|_| arena.alloc(SEGMENT_BLOCKS * bytes)).collect();
+    let mut copies = Copies::new(1, 1);
     let began = cpu_ns();
-    let mut sum = 0;
-    for nth in 0..requests as usize {
-        let (commit, offset) = (commits[nth / SEGMENT_BLOCKS as usize % 8], nth as u32 % SEGMENT_BLOCKS * bytes);
-        sum ^= arena.copy_summed(Span::new(payloads[nth % PAYLOADS], 0, bytes), commit, offset);
-    }
-    std::hint::black_box(sum);
+    copies.make(requests);
     println!("{{\"requests\":{requests},\"ns_per_op\":{:.1}}}", (cpu_ns() - began) as f64 / requests as f64);
+}
+
+/// The copies of four lanes by so many threads, each of which has its part of the lanes.
+fn copy_by(threads: u32, requests: u64) {
+    let all_are_ready = Barrier::new(threads as usize);
+    let took = std::thread::scope(|scope| {
+        let copy = || {
+            let mut copies = Copies::new(LANES / threads, threads);
+            all_are_ready.wait();
+            let began = Instant::now();
+            copies.make(requests / u64::from(threads));
+            began.elapsed()
+        };
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(copy)).collect();
+        all.into_iter().map(|thread| thread.join().expect("a copy")).max()
+    });
+    let ns = took.unwrap_or_default().as_nanos() as f64 / requests as f64;
+    println!("{{\"requests\":{requests},\"clock_ns_per_op\":{ns:.1}}}");
+}
+
+/// Payload's part of writes: it is copied to commits, and summed.
+struct Copies {
+    arena: Arena,
+    payloads: Vec<Buf>,
+    commits: Vec<Buf>,
+}
+
+impl Copies {
+    /// The copies of so many lanes, by one of so many threads.
+    fn new(lanes: u32, threads: u32) -> Self {
+        let mut arena = Arena::new(1 << 30);
+        let bytes = BLOCK_BYTES as u32;
+        let payloads: Vec<Buf> = (0..PAYLOADS / threads as usize).map(|_| arena.alloc(bytes)).collect();
+        payloads.iter().for_each(|buf| arena.bytes_mut(Span::new(*buf, 0, bytes)).fill(PATTERN));
+        // A lane has 8 commits of this size in flight.
+        let commits = (0..8 * lanes).map(|_| arena.alloc(SEGMENT_BLOCKS * bytes)).collect();
+        Self { arena, payloads, commits }
+    }
+
+    fn make(&mut self, requests: u64) {
+        let bytes = BLOCK_BYTES as u32;
+        let mut sum = 0;
+        for nth in 0..requests as usize {
+            let commit = self.commits[nth / SEGMENT_BLOCKS as usize % self.commits.len()];
+            let payload = Span::new(self.payloads[nth % self.payloads.len()], 0, bytes);
+            sum ^= self.arena.copy_summed(payload, commit, nth as u32 % SEGMENT_BLOCKS * bytes);
+        }
+        std::hint::black_box(sum);
+    }
 }
 
 fn memory(gib: u32) {

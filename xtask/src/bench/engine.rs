@@ -102,24 +102,26 @@ fn median(mut all: Vec<f64>) -> f64 {
     all[all.len() / 2]
 }
 
-/// Four lanes by one thread, and by as many as there are processors, four at most, in turns.
+/// Four lanes by one thread, and by as many as there are processors, four at most, in turns. The
+/// copies alone say how much of a gain the memory that all threads share allows.
 fn lane_threads(program: &Path) -> Result<Vec<Value>, Failed> {
     let most = std::thread::available_parallelism().map_or(1, |all| all.get().min(4));
     let (jobs, requests) = (JOBS[2].to_string(), (4 * REQUESTS).to_string());
     let mut rows = Vec::new();
-    for case in NULL {
+    let cases = NULL.iter().flat_map(|case| [(*case, "payload"), (*case, "bare")]);
+    for (case, payload) in cases.chain([("copy_null", "payload")]) {
         let mut taken = vec![Vec::new(); most];
         for _ in 0..ROUNDS {
             for (threads, taken) in (1..).zip(&mut taken) {
-                let args = [case, "payload", &jobs, &requests, &format!("{threads}")];
+                let args = [case, payload, &jobs, &requests, &format!("{threads}")];
                 taken.push(figure(program, &args, "clock_ns_per_op")?);
             }
         }
         for (threads, ns) in (1..).zip(&taken) {
             let faster = median(taken[0].iter().zip(ns).map(|(one, these)| one / these).collect());
             rows.push(json!({
-                "case": format!("{case}_4_lanes"), "threads": threads, "clock_ns_per_op": median(ns.clone()).round(),
-                "requests_of_one_thread": faster,
+                "case": format!("{}_4_lanes", null_row(case, payload)), "threads": threads,
+                "clock_ns_per_op": median(ns.clone()).round(), "requests_of_one_thread": faster,
             }));
         }
     }
@@ -128,7 +130,7 @@ fn lane_threads(program: &Path) -> Result<Vec<Value>, Failed> {
 
 fn threads_table(rows: &[Value]) -> String {
     let mut text = String::from(
-        "\n| 4 lanes, payload, 128 in flight | threads for lanes | ns / request, by the clock | requests, of one thread's |\n|---|--:|--:|--:|\n",
+        "\n| 4 lanes, 128 in flight | threads for lanes | ns / request, by the clock | requests, of one thread's |\n|---|--:|--:|--:|\n",
     );
     for row in rows {
         let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN);
