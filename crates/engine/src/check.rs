@@ -6,14 +6,14 @@ use alloc::vec;
 
 use crate::delta::Delta;
 use crate::facts::Facts;
-use crate::lane::Lanes;
+use crate::lanes::Lanes;
 use crate::organ::segment::SegmentState;
 
 /// Panics when an invariant is broken.
 pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
     let mut dirty = 0;
     let (mut dirty_of, mut cached_of) = (vec![0u64; facts.origins.len()], vec![0u64; facts.origins.len()]);
-    for lane in lanes {
+    for lane in lanes.iter() {
         let (mut live_of, mut dirty_in) =
             (vec![0u32; lane.log.segments().len()], vec![0u32; lane.log.segments().len()]);
         let (mut blocks, mut lane_dirty) = (0u64, 0u64);
@@ -67,7 +67,7 @@ pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
     }
     assert_eq!(delta.dirty(), dirty, "dirty blocks counted wrong");
     let mut lost_of = vec![0u64; facts.origins.len()];
-    for lane in lanes {
+    for lane in lanes.iter() {
         for flat in lane.trouble.lost() {
             let is_dirty = lane.store.get(flat).is_some_and(|found| found.dirty);
             assert!(is_dirty, "a block that is not dirty can't be lost");

@@ -12,6 +12,7 @@ use crate::fact::memory::{Buf, LaneJob};
 use crate::fact::types::Time;
 use crate::organ::active::{Active, Range};
 use crate::organ::bypass::Sequences;
+use crate::organ::down::Covered;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::piece::PieceKind;
 use crate::organ::places::Places;
@@ -76,8 +77,10 @@ pub(crate) struct Coordinator {
     pub(crate) persist: Persist,
     /// A flush of the cache device is in flight.
     pub(crate) cache_flushing: bool,
-    /// The cache device failed: those who wait until all that can be destaged is.
-    pub(crate) until_drained: Vec<FlushWaiter>,
+    /// What the flush in flight covers of each lane.
+    pub(crate) covered: Vec<Covered>,
+    /// The cache device failed: those who wait until all that can be destaged to an origin is.
+    pub(crate) until_drained: Vec<(usize, FlushWaiter)>,
     life: Life,
     /// Clients are about to leave ([`Control::LetClientsGo`]).
     pub(crate) clients_leave: bool,
@@ -105,6 +108,7 @@ impl Coordinator {
             jobs: Vec::new(),
             persist: Persist::default(),
             cache_flushing: false,
+            covered: Vec::new(),
             until_drained: Vec::new(),
             clients_leave: false,
             life: Life::Opening,

@@ -23,17 +23,12 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use crate::act::apart::pays_apart;
-use crate::act::checkpoint::checkpoint_step;
-use crate::act::commit::seal::commit_step;
-use crate::act::detour::detour_step;
 use crate::act::hang::answers;
 use crate::act::mirror::MIRRORED;
 use crate::act::reclaim::reclaim_step;
 use crate::act::reclaim::state::watermark;
-use crate::act::recover::{begin_recovery, end_recovery};
+use crate::act::recover::begin_recovery;
 use crate::act::sync;
-use crate::act::sync::sync_step;
-use crate::act::write::resume_awaiting_room;
 use crate::coordinator::{Coordinator, Life};
 use crate::cx::{Cx, Turn};
 use crate::delta::{Delta, Purpose};
@@ -46,8 +41,10 @@ use crate::fact::status::{OriginStatus, Status};
 use crate::fact::types::{BLOCK_BYTES, Key, Time};
 use crate::facts::Facts;
 use crate::format::Superblock;
-use crate::lane::{Lane, Lanes, OwnLanes};
+use crate::lane::Lane;
+use crate::lanes::Lanes;
 use crate::organ::budget::Budget;
+use crate::organ::down::Down;
 use crate::organ::flush::OriginFlush;
 use crate::organ::index::Flat;
 use crate::organ::members::{FailureRecord, Members};
@@ -58,7 +55,7 @@ use crate::shadow::{Shadow, Shape};
 
 /// A cache.
 pub struct Engine {
-    pub(crate) lanes: OwnLanes,
+    pub(crate) lanes: Lanes,
     /// Shared with lanes that work in other threads, for that time.
     pub(crate) facts: Arc<Facts>,
     pub(crate) delta: Delta,
@@ -108,10 +105,23 @@ impl Engine {
             stopping: false,
         };
         let lanes = (0..facts.superblock.lanes as usize).map(|id| Lane::new(id, keys, &facts).map(Box::new));
-        let lanes = lanes.collect::<Result<OwnLanes, _>>()?;
+        let lanes = Lanes::new(lanes.collect::<Result<_, _>>()?);
         let shadow = Shadow::new(shape(&facts.superblock, &facts.options), facts.options.policy.build);
         let coordinator = Coordinator::new(facts.origins.len(), router, shadow, now);
         Ok(Self { lanes, facts: Arc::new(facts), delta, coordinator })
+    }
+
+    /// From now on messages between lanes and the coordinator are on their way for a while. The
+    /// seed chooses which comes next. So a simulation of one thread does things in any order that a
+    /// thread for each lane can. This is to be called before the first input.
+    pub fn choose_order(&mut self, seed: u64) {
+        self.lanes.choose_order(seed);
+    }
+
+    /// Whether messages are on their way: [`Engine::settle`] is to be called again, however late.
+    #[must_use]
+    pub fn has_mail(&self) -> bool {
+        self.lanes.has_mail()
     }
 
     /// Takes one input at time `now`, and adds what is to be done to `out`.
@@ -128,7 +138,7 @@ impl Engine {
         if !self.coordinator.begun {
             self.begin(now, mem, out);
         }
-        let (coordinator, lanes) = (&mut self.coordinator, &mut self.lanes[..]);
+        let (coordinator, lanes) = (&mut self.coordinator, &mut self.lanes);
         let mut cx = Cx { now, mem, out, facts: &self.facts, delta: &mut self.delta };
         match input {
             Input::Request(request) => accept(coordinator, request, lanes, &mut cx),
@@ -153,7 +163,7 @@ impl Engine {
     fn begin(&mut self, now: Time, mem: &mut dyn Memory, out: &mut Effects) {
         self.coordinator.begun = true;
         let mut cx = Cx { now, mem, out, facts: &self.facts, delta: &mut self.delta };
-        self.lanes.iter_mut().for_each(|lane| begin_recovery(lane, &mut cx));
+        self.lanes.each(&mut cx, begin_recovery);
     }
 
     /// Lets everything move that can after what was taken, or because the time of
@@ -328,7 +338,7 @@ impl Coordinator {
         match control {
             // What could not be read may be readable by now: it is tried once more. But not what is
             // being replaced right now on the origin.
-            Control::Drain(true) => lanes.iter_mut().for_each(|lane| lane.try_lost(cx)),
+            Control::Drain(true) => lanes.send_all(|| Down::TryLost, cx),
             Control::FailureRecorded { durable } => {
                 let record = if durable { FailureRecord::Durable } else { FailureRecord::Impossible };
                 cx.delta.members.note_failure(record);
@@ -336,7 +346,7 @@ impl Coordinator {
             Control::AddMirror => sync::begin(lanes, cx),
             Control::LetClientsGo => self.clients_leave = true,
             Control::Answers { device } => answers(device, lanes, &mut self.destager, cx),
-            Control::GoOn { .. } => lanes.iter_mut().for_each(|lane| end_recovery(lane, cx)),
+            Control::GoOn { .. } => lanes.send_all(|| Down::GoOn, cx),
             Control::Stop => {
                 if self.serving() {
                     self.go_on_to(Life::Stopping);
@@ -353,10 +363,10 @@ impl Coordinator {
     /// Follows a change of the members of a mirrored cache, and hands on what both have done.
     fn follow_members(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         if cx.delta.members.take_lead_changed() {
-            lanes.iter_mut().for_each(|lane| lane.lead_changed(cx));
+            lanes.send_all(|| Down::LeadChanged, cx);
         }
-        if cx.delta.members.other().is_none() {
-            lanes.iter_mut().for_each(|lane| lane.trouble.forget_copies());
+        if cx.delta.members.other().is_none() && lanes.iter().any(|lane| lane.trouble.knows_copies()) {
+            lanes.send_all(|| Down::ForgetCopies, cx);
         }
         while cx.delta.members.has_ended() {
             for (lane, io, result) in cx.delta.members.take_ended() {
@@ -366,7 +376,7 @@ impl Coordinator {
     }
 
     /// Lets everything move that can. The context is made anew only where facts have changed.
-    fn settle(&mut self, lanes: &mut OwnLanes, turn: &mut Turn<'_>) {
+    fn settle(&mut self, lanes: &mut Lanes, turn: &mut Turn<'_>) {
         let mut cx = turn.cx();
         loop {
             self.follow_members(lanes, &mut cx);
@@ -375,7 +385,7 @@ impl Coordinator {
                     work_apart(self, lanes, turn);
                     cx = turn.cx();
                 }
-                lanes.iter_mut().for_each(|lane| lane.work(&mut cx));
+                lanes.each(&mut cx, Lane::work);
             }
             self.handle_messages(lanes, &mut cx);
             if self.is_at_work() {
@@ -390,16 +400,10 @@ impl Coordinator {
                 if cx.cache_failed() {
                     self.persist.mark_failed(turn);
                     cx = turn.cx();
-                    lanes.iter_mut().for_each(|lane| lane.leave_cache(&mut cx));
+                    lanes.each(&mut cx, Lane::leave_cache);
                     go_on_drained(self, lanes, &mut cx);
                 }
-                for lane in &mut *lanes {
-                    detour_step(lane, &mut cx);
-                    resume_awaiting_room(lane, &mut cx);
-                    commit_step(lane, &mut cx);
-                    checkpoint_step(lane, &mut cx);
-                    sync_step(lane, &mut cx);
-                }
+                lanes.each(&mut cx, Lane::step);
                 sync::end(lanes, &mut cx);
             }
             // In every state of life a member of a mirror may fail, and that has to be recorded.
@@ -408,7 +412,10 @@ impl Coordinator {
                 cx = turn.cx();
             }
             flush_devices(self, lanes, &mut cx);
-            let ended = !cx.delta.members.has_ended();
+            if lanes.leaves_mail() {
+                break;
+            }
+            let ended = !cx.delta.members.has_ended() && !lanes.has_mail();
             let idle = !lanes.iter().any(|lane| lane.has_work()) || waits_for_others(self, lanes, &cx);
             if ended && cx.delta.is_silent() && idle {
                 break;
@@ -421,7 +428,7 @@ impl Coordinator {
     fn destage_step(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         give_up_proofs(self, lanes, cx);
         // Reclaim first: it tells destage what is urgent.
-        lanes.iter_mut().for_each(|lane| reclaim_step(lane, cx));
+        lanes.each(cx, reclaim_step);
         self.throttle.step(lanes, &self.router, &self.destager, cx);
         if self.clients_leave {
             fail_those_who_wait(self, lanes, cx);

@@ -22,6 +22,8 @@ use crate::cx::{Apart, Cx};
 use crate::fact::io::{DeviceError, RequestError};
 use crate::fact::open_error::OpenError;
 use crate::facts::Facts;
+use crate::organ::down::Covered;
+use crate::organ::flush::FlushWaiter;
 use crate::organ::flying::LaneIo;
 use crate::organ::index::{Flat, Found};
 use crate::organ::locks::Locks;
@@ -46,11 +48,6 @@ pub(crate) const MERGING_MAX: u32 = MERGING_ORIGIN_MAX + MERGING_CACHE_MAX;
 /// need the other.
 pub(crate) const MERGING_ORIGIN_MAX: u32 = 192;
 pub(crate) const MERGING_CACHE_MAX: u32 = 64;
-
-/// All lanes.
-pub(crate) type Lanes = [Box<Lane>];
-/// All lanes, to hand them over one by one.
-pub(crate) type OwnLanes = Vec<Box<Lane>>;
 
 /// A lane: an independent log with its own part of the index.
 pub(crate) struct Lane {
@@ -173,10 +170,10 @@ impl Lane {
         }
     }
 
-    /// Takes a piece out again that isn't done.
-    pub(crate) fn take_back(&mut self, piece: usize) -> Piece {
+    /// Gives a piece back to the coordinator that was to go past a congested log, and can't.
+    pub(crate) fn give_back(&mut self, piece: usize, cx: &mut Cx<'_>) {
         self.unlock(piece);
-        self.pieces.remove(piece)
+        cx.delta.tell(Up::PastCongestion(Box::new(self.pieces.remove(piece))));
     }
 
     /// Ends a piece with an error.
@@ -302,7 +299,34 @@ impl Lane {
 
     /// Waits until everything appended so far is durable.
     pub(crate) fn await_durable(&mut self, waiter: Waiter, cx: &mut Cx<'_>) -> Wait {
-        self.log.await_durable(waiter, self.id, cx)
+        if cx.cache_failed() { self.without_cache(waiter, cx) } else { self.log.await_durable(waiter, cx) }
+    }
+
+    /// Finds another way for a waiter: the cache device failed. What should be durable for a client
+    /// has to be on the origin.
+    pub(crate) fn without_cache(&mut self, waiter: Waiter, cx: &mut Cx<'_>) -> Wait {
+        match waiter {
+            Waiter::Request(request) => {
+                cx.delta.tell(Up::UntilDrained { waiter: FlushWaiter::Request(request), origin: None });
+            }
+            Waiter::Piece(piece) => {
+                let origin = Some(cx.facts.origin_of(self.pieces[piece].first));
+                cx.delta.tell(Up::UntilDrained { waiter: FlushWaiter::Piece(self.id, piece), origin });
+            }
+            _ => {}
+        }
+        self.log.without_cache(waiter, cx.delta.members.failure)
+    }
+
+    /// Whether the cache device should be flushed for this lane.
+    pub(crate) fn wants_flush(&self) -> bool {
+        self.log.wants_flush() || self.checkpoint.wants_flush(self.log.written_seq)
+    }
+
+    /// What a flush of the cache device covers that begins now.
+    pub(crate) fn covered(&self) -> Covered {
+        let seq = self.log.written_seq;
+        Covered { seq, checkpoint: self.checkpoint.wish(seq) }
     }
 
     /// The lead of a mirrored cache is the other member now, which has no data of clean blocks.

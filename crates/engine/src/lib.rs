@@ -31,6 +31,7 @@ mod fact;
 mod facts;
 pub mod format;
 mod lane;
+mod lanes;
 mod organ;
 pub mod policy;
 pub mod shadow;

@@ -10,23 +10,24 @@
 //! left for then. Else it is done as it comes.
 
 mod messages;
+mod receive;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::any::Any;
 
-use crate::act::checkpoint::checkpoint_io_done;
-use crate::act::commit::seal::commit_done;
+use crate::act::checkpoint::{checkpoint_io_done, checkpoint_step};
+use crate::act::commit::seal::{commit_done, commit_step, seal_all};
 use crate::act::destage::run::{run_read_done, run_write_done, write_run};
-use crate::act::detour::detour_done;
+use crate::act::detour::{detour_done, detour_step};
 use crate::act::direct::{clear_way, direct_done, invalidated, replaced, start_direct};
 use crate::act::expect::{expect, expect_copies};
 use crate::act::neighbours::wide_done;
 use crate::act::read::{read_cache_done, read_origin_done, start_read};
 use crate::act::reclaim::{freed_durable, reclaim_header_done, survivor_done};
 use crate::act::recover::recover_io_done;
-use crate::act::sync::{sync_read_done, sync_written};
-use crate::act::write::{merge_done, start_write};
+use crate::act::sync::{sync_read_done, sync_step, sync_written};
+use crate::act::write::{merge_done, resume_awaiting_room, start_write};
 use crate::cx::Cx;
 use crate::fact::canary::Canary;
 use crate::fact::io::{DeviceError, RequestError};
@@ -37,7 +38,7 @@ use crate::organ::flying::LaneIo;
 use crate::organ::members::FailureRecord;
 use crate::organ::piece::{Piece, PieceKind};
 use crate::organ::up::Up;
-use crate::organ::waiter::{Waiter, Woken};
+use crate::organ::waiter::{Wait, Waiter, Woken};
 
 /// What a batch of a checkpoint's entries counts for, or a commit of replay: milliseconds, 50 us
 /// and more.
@@ -209,13 +210,20 @@ impl Lane {
         }
     }
 
-    /// The flush of the cache device that was in flight is over.
-    pub(crate) fn log_flushed(&mut self, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        if result.is_ok() {
-            for waiter in self.log.flushed().0 {
-                self.woken(waiter, Ok(()), cx);
-            }
-        }
+    /// Does what has become possible, or is due, without any message.
+    pub(crate) fn step(&mut self, cx: &mut Cx<'_>) {
+        detour_step(self, cx);
+        resume_awaiting_room(self, cx);
+        commit_step(self, cx);
+        checkpoint_step(self, cx);
+        sync_step(self, cx);
+    }
+
+    /// Seals what is open: the engine stops.
+    pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
+        seal_all(self, cx);
+        // What is promoted may wait for one, and nothing comes after this.
+        checkpoint_step(self, cx);
     }
 
     /// The cache device failed: nothing will become durable on it any more.
@@ -230,7 +238,7 @@ impl Lane {
 
     fn go_without_cache(&mut self, woken: Woken, cx: &mut Cx<'_>) {
         for waiter in woken.0 {
-            if let Some(result) = self.log.without_cache(waiter, self.id, cx) {
+            if let Wait::Over(result) = self.without_cache(waiter, cx) {
                 self.woken(waiter, result, cx);
             }
         }

@@ -6,8 +6,10 @@
 //! payload has the same pattern. So the payload that a null device "reads" fits its checksum.
 //!
 //! null_devices CASE (payload|bare) JOBS REQUESTS [THREADS]: prints one JSON object with the ns of
-//! each request of 4 KiB. With THREADS the cache has four lanes. The ns are the thread's time on a processor. Nothing has to be waited
-//! for, and time that other programs take of a shared machine is not a cost of the engine.
+//! each request of 4 KiB. With THREADS the cache has four lanes.
+//!
+//! The ns are the thread's time on a processor. Nothing has to be waited for, and time that other
+//! programs take of a shared machine is not a cost of the engine.
 //!
 //! - CASE is write_null, read_hit_null, read_miss_null or copy_null. copy_null is the payload's
 //!   part of a write alone: a copy and its checksum.
@@ -29,8 +31,8 @@ use std::time::Instant;
 use flashfront_device::{Arena, Hands, LaneMemory, Rng, Work, prefetch};
 use flashfront_engine::format::Superblock;
 use flashfront_engine::{
-    BLOCK_BYTES, Buf, DeviceId, Effect, Effects, Engine, Event, Input, Io, LaneJob, Lba, Memory, Mode, Op, Options, OriginId,
-    Request, RequestId, RequestOp, Span, Status, Time, Token,
+    BLOCK_BYTES, Buf, DeviceId, Effect, Effects, Engine, Event, Input, Io, LaneJob, Lba, Memory, Mode, Op, Options,
+    OriginId, Request, RequestId, RequestOp, Span, Status, Time, Token,
 };
 use flashfront_proof::{OriginSpec, WorldSpec};
 use tempfile::tempfile;
@@ -51,8 +53,8 @@ const DEPTH: usize = 32;
 const PAYLOADS: usize = 16 << 10;
 const PATTERN: u8 = 0x5a;
 
-/// A buffer's number in a [`Bare`] memory has its owner above this bit: 0 is the memory of all, a
-/// lane's memory has the lane's number from 1.
+/// A buffer's number in a [`Bare`] memory has its owner above this bit. The owner is 0, the memory
+/// of all, or a lane, counted from 1.
 const OWNER_SHIFT: u32 = 24;
 
 /// Buffers without payload: they have bytes only where the engine itself writes.

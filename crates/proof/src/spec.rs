@@ -46,6 +46,10 @@ pub struct WorldSpec {
     /// Every other input is taken together with the next one, as a daemon does with what comes
     /// together.
     pub batches: bool,
+    /// Messages between lanes and the coordinator are on their way for a while.
+    pub by_mail: bool,
+    /// Chooses, with the seed, which of them comes next.
+    pub order: u64,
     /// Lanes work apart wherever two have anything to do, with so many helpers.
     pub apart: Option<usize>,
     /// But only while the cache opens, as in a daemon without threads for lanes.
@@ -72,6 +76,8 @@ impl Default for WorldSpec {
             origin_limit_ns: None,
             options: Options::default(),
             batches: false,
+            by_mail: false,
+            order: 0,
             apart: None,
             apart_while_opening: false,
             check: true,

@@ -20,12 +20,14 @@ mod contract;
 mod disk;
 mod disks;
 mod hashed;
+mod next;
 mod payload;
 mod superblocks;
 
 use contract::Contract;
 pub use disk::Disk;
 use hashed::Hashed;
+use next::{is_mail_late, next_io};
 use payload::BLOCK;
 use superblocks::write_superblock;
 
@@ -106,7 +108,7 @@ pub struct World {
     contract: Contract,
     /// Flushes of origins in flight.
     flushing: BTreeMap<Token, usize>,
-    /// The engine has taken something and not settled.
+    /// The engine has taken something and not settled, or messages are on their way in it.
     unsettled: bool,
     /// Replay is over.
     ready: bool,
@@ -159,7 +161,10 @@ impl World {
         self.alone = false;
         let options = Options { hold_replayed: self.holds, ..self.spec.engine_options() };
         let engine = Engine::new(superblock, options, self.now);
-        self.engine = Some(engine.expect("the origins of a test can be indexed"));
+        let engine = self.engine.insert(engine.expect("the origins of a test can be indexed"));
+        if self.spec.by_mail {
+            engine.choose_order(self.spec.seed ^ self.steps << 20 ^ self.spec.order << 48);
+        }
         self.input(Input::Timer);
     }
 
@@ -280,18 +285,22 @@ impl World {
             return Some(self.now);
         }
         let timer = self.engine.as_ref().and_then(Engine::next_timer);
-        let mirror = self.mirror.as_ref().and_then(Device::next_event);
-        let disks = self.origins.iter().map(Device::next_event).chain([self.cache.next_event(), mirror, timer]);
-        disks.flatten().min()
+        self.next_io().into_iter().chain(timer).min()
+    }
+
+    fn next_io(&self) -> Option<Time> {
+        next_io(self.origins.iter().chain([&self.cache]).chain(&self.mirror))
     }
 
     /// Jumps to the next event and handles it; false if nothing will ever happen.
     pub fn step(&mut self) -> bool {
-        let Some(next) = self.next_event() else { return false };
-        if self.unsettled {
+        let late = self.spec.by_mail && is_mail_late(self.spec.seed, self.steps) && self.next_io().is_some();
+        if self.unsettled && !late {
             self.settle();
             return true;
         }
+        let next = if self.unsettled { self.next_io() } else { self.next_event() };
+        let Some(next) = next else { return false };
         self.now = self.now.max(next);
         assert!(
             !self.contract.is_stuck(),
@@ -389,7 +398,8 @@ impl World {
         self.steps += 1;
         let engine = self.engine.as_mut().expect("an opened world");
         engine.take(self.now, input, &mut self.arena, &mut self.effects);
-        self.unsettled = self.spec.batches && Rng::new(self.spec.seed ^ self.steps).below(2) == 0;
+        let batches = self.spec.batches || self.spec.by_mail;
+        self.unsettled = batches && Rng::new(self.spec.seed ^ self.steps).below(2) == 0;
         if !self.unsettled {
             self.settle();
         }
@@ -400,6 +410,7 @@ impl World {
         let engine = self.engine.as_mut().expect("an opened world");
         let mut effects = std::mem::take(&mut self.effects);
         engine.settle(self.now, &mut self.arena, &mut effects);
+        self.unsettled = engine.has_mail();
         if self.spec.check {
             engine.check();
             self.contract.count(engine.status().counters);

@@ -17,7 +17,8 @@ use alloc::boxed::Box;
 use crate::coordinator::Coordinator;
 use crate::cx::{Apart, Cx, Turn};
 use crate::fact::memory::LaneJob;
-use crate::lane::{Lane, Lanes, OwnLanes};
+use crate::lane::Lane;
+use crate::lanes::Lanes;
 
 /// Whether it pays that lanes work at the same time.
 pub(crate) fn pays_apart(lanes: &Lanes, cx: &Cx<'_>) -> bool {
@@ -30,7 +31,7 @@ pub(crate) fn pays_apart(lanes: &Lanes, cx: &Cx<'_>) -> bool {
 /// way. Reading a batch takes less time than working it off. If each batch was worked off as soon
 /// as it was read, the batches would end one by one for ever. They would never be worked off at the
 /// same time.
-pub(crate) fn waits_for_others(coordinator: &Coordinator, lanes: &OwnLanes, cx: &Cx<'_>) -> bool {
+pub(crate) fn waits_for_others(coordinator: &Coordinator, lanes: &Lanes, cx: &Cx<'_>) -> bool {
     if !coordinator.opening() || !cx.delta.can_be_apart() {
         return false;
     }
@@ -43,8 +44,9 @@ pub(crate) fn waits_for_others(coordinator: &Coordinator, lanes: &OwnLanes, cx: 
 }
 
 /// Lets all lanes work at the same time.
-pub(crate) fn work_apart(coordinator: &mut Coordinator, lanes: &mut OwnLanes, turn: &mut Turn<'_>) {
-    for mut lane in lanes.drain(..) {
+pub(crate) fn work_apart(coordinator: &mut Coordinator, lanes: &mut Lanes, turn: &mut Turn<'_>) {
+    let own = lanes.own();
+    for mut lane in own.drain(..) {
         let apart = lane.apart.get_or_insert_with(|| Box::new(Apart::new(turn.delta)));
         apart.look_at(turn.facts, turn.delta);
         coordinator.jobs.push(LaneJob::new(lane, turn.now));
@@ -55,6 +57,6 @@ pub(crate) fn work_apart(coordinator: &mut Coordinator, lanes: &mut OwnLanes, tu
         if let Some(apart) = &mut lane.apart {
             apart.give_back(turn);
         }
-        lanes.push(lane);
+        own.push(lane);
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn start_direct(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) {
     if it.congested && (!still_congested(lane, it, cx) || knows(lane, it.first, it.end())) {
         // Earlier writes have changed the state since this one was accepted. The origin has enough
         // to do now, or this write would have to wait for their destage.
-        cx.delta.tell(Up::PastCongestion { lane: lane.id, piece });
+        lane.give_back(piece, cx);
         return;
     }
     let origin = cx.facts.origin_of(it.first);
@@ -208,7 +208,7 @@ pub(crate) fn direct_done(
         && !(kind == PieceKind::Discard && error == DeviceError::Unsupported)
     {
         if lane.pieces[piece].congested {
-            cx.delta.tell(Up::PastCongestion { lane: lane.id, piece });
+            lane.give_back(piece, cx);
         } else {
             lane.fail(piece, error.into(), cx);
         }

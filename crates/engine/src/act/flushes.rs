@@ -5,15 +5,14 @@
 
 use alloc::vec::Vec;
 
-use crate::act::checkpoint::checkpoint_flushed;
-use crate::act::commit::unproven::drop_doubtful;
 use crate::coordinator::{CACHE_FLUSH, Coordinator};
 use crate::cx::COORDINATOR;
 use crate::cx::Cx;
 use crate::fact::event::Event;
 use crate::fact::io::{DeviceError, DeviceId, Op};
 use crate::fact::types::Lba;
-use crate::lane::{Lane, Lanes};
+use crate::lanes::Lanes;
+use crate::organ::down::Down;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::members::FailureRecord;
 
@@ -29,11 +28,8 @@ pub(crate) fn cache_flushed(
         cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Flush, offset: 0, error });
         cx.fail_member(cx.lead());
     }
-    for lane in lanes {
-        lane.log_flushed(result, cx);
-        if lane.checkpoint.flush_ends() {
-            checkpoint_flushed(lane, result, cx);
-        }
+    for (lane, covered) in core::mem::take(&mut coordinator.covered).into_iter().enumerate() {
+        lanes.send(lane, Down::CacheFlushed { covered, result }, cx);
     }
 }
 
@@ -52,16 +48,13 @@ pub(crate) fn origin_flushed(
         cx.event(Event::OriginFailed { origin: id, op: Op::Flush, lba: Lba(0), sectors: 0, error });
     }
     if ended.drops {
-        lanes.iter_mut().for_each(|lane| drop_doubtful(lane, origin, cx));
+        lanes.send_all(|| Down::OriginDoubtful { origin }, cx);
     }
-    let runs = ended.runs();
-    let cleaned_before = cx.delta.counters.destaged_blocks;
+    if ended.runs() > 0 {
+        coordinator.destager.flush_ended(origin, ended.runs());
+    }
     for (waiter, result) in ended.over {
         coordinator.flush_done(waiter, result, lanes, cx);
-    }
-    if runs > 0 {
-        let cleaned = cx.delta.counters.destaged_blocks - cleaned_before;
-        coordinator.destager.flushed(origin, runs, cleaned, cx);
     }
 }
 
@@ -75,7 +68,7 @@ pub(crate) fn give_up_proofs(coordinator: &mut Coordinator, lanes: &mut Lanes, c
             continue;
         }
         let promoted = cx.delta.origins[origin].flush.give_up_proofs();
-        lanes.iter_mut().for_each(|lane| drop_doubtful(lane, origin, cx));
+        lanes.send_all(|| Down::OriginDoubtful { origin }, cx);
         for waiter in promoted {
             coordinator.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
         }
@@ -96,7 +89,7 @@ pub(crate) fn go_on_drained(coordinator: &mut Coordinator, lanes: &mut Lanes, cx
         if cx.delta.origins[origin].undrained() > 0 {
             continue;
         }
-        let waiters = drained_waiters(coordinator, origin, lanes, cx);
+        let waiters = drained_waiters(coordinator, origin);
         let told = !waiters.is_empty() && cx.delta.origins[origin].flush.take_lost();
         let lost = told || cx.delta.members.failure == FailureRecord::Impossible;
         for waiter in waiters {
@@ -110,31 +103,15 @@ pub(crate) fn go_on_drained(coordinator: &mut Coordinator, lanes: &mut Lanes, cx
 }
 
 /// Takes out who waits until this origin has nothing left to destage.
-pub(crate) fn drained_waiters(
-    coordinator: &mut Coordinator,
-    origin: usize,
-    lanes: &Lanes,
-    cx: &Cx<'_>,
-) -> Vec<FlushWaiter> {
-    let requests = &coordinator.requests;
-    let (taken, left) = core::mem::take(&mut coordinator.until_drained).into_iter().partition(|waiter| match *waiter {
-        FlushWaiter::Piece(lane, piece) => cx.facts.origin_of(lanes[lane].pieces[piece].first) == origin,
-        FlushWaiter::Request(request) => requests[request].origin == origin,
-        FlushWaiter::Replacing(..) | FlushWaiter::Run(..) | FlushWaiter::Promoted(..) => false,
-    });
-    coordinator.until_drained = left;
-    taken
+pub(crate) fn drained_waiters(coordinator: &mut Coordinator, origin: usize) -> Vec<FlushWaiter> {
+    coordinator.until_drained.extract_if(.., |(of, _)| *of == origin).map(|(_, waiter)| waiter).collect()
 }
 
 /// Issues the flushes that somebody waits for; one per device at a time.
-pub(crate) fn flush_devices(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+pub(crate) fn flush_devices(coordinator: &mut Coordinator, lanes: &Lanes, cx: &mut Cx<'_>) {
     if !coordinator.cache_flushing && !cx.cache_failed() {
-        let wants = |lane: &Lane| lane.log.wants_flush() || lane.checkpoint.wants_flush(lane.log.written_seq);
-        if lanes.iter().any(|lane| wants(lane)) {
-            for lane in &mut *lanes {
-                lane.log.flush_begins();
-                lane.checkpoint.flush_begins(lane.log.written_seq);
-            }
+        if lanes.iter().any(|lane| lane.wants_flush()) {
+            coordinator.covered.extend(lanes.iter().map(|lane| lane.covered()));
             coordinator.cache_flushing = true;
             cx.cache_flush(COORDINATOR, CACHE_FLUSH);
         }

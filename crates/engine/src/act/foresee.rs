@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::fact::io::{Effects, Request, RequestOp};
 use crate::fact::memory::Memory;
 use crate::fact::types::{BLOCK_SECTORS, Mode, SECTOR_BYTES, Time};
-use crate::lane::Lanes;
+use crate::lanes::Lanes;
 use crate::organ::active::Range;
 use crate::organ::index::Flat;
 

@@ -12,7 +12,9 @@ use alloc::vec::Vec;
 use crate::act::destage::Destager;
 use crate::cx::Cx;
 use crate::fact::io::DeviceId;
-use crate::lane::{Lane, Lanes};
+use crate::lane::Lane;
+use crate::lanes::Lanes;
+use crate::organ::down::Down;
 use crate::organ::index::Flat;
 
 /// A device answers again.
@@ -25,7 +27,7 @@ pub(crate) fn answers(device: DeviceId, lanes: &mut Lanes, destager: &mut Destag
             }
         }
         DeviceId::Cache | DeviceId::Mirror if device == cx.lead() => {
-            lanes.iter_mut().for_each(|lane| look_for_lost(lane, cx));
+            lanes.send_all(|| Down::LookForLost, cx);
             (0..cx.facts.origins.len()).for_each(|origin| destager.try_at_once(origin));
         }
         DeviceId::Cache | DeviceId::Mirror => {}
@@ -34,7 +36,7 @@ pub(crate) fn answers(device: DeviceId, lanes: &mut Lanes, destager: &mut Destag
 
 /// Looks for blocks that could not be read while the device hung, and may be readable now. Destage
 /// tries each, and blocks that are really lost are so again.
-fn look_for_lost(lane: &mut Lane, cx: &mut Cx<'_>) {
+pub(crate) fn look_for_lost(lane: &mut Lane, cx: &mut Cx<'_>) {
     let may_be_there = |flat: &Flat| lane.store.get(*flat).is_some() && !lane.is_changing(*flat);
     let found: Vec<Flat> = lane.trouble.lost().filter(may_be_there).collect();
     for flat in found {

@@ -15,7 +15,7 @@ use crate::fact::extents::{Extent, extents, holes_of_both, put_extents};
 use crate::fact::io::{DeviceError, Op};
 use crate::fact::memory::Span;
 use crate::fact::types::{BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
-use crate::lane::Lanes;
+use crate::lanes::Lanes;
 use crate::organ::active::Range;
 use crate::organ::index::Flat;
 

@@ -15,7 +15,7 @@ use crate::act::request::split;
 use crate::coordinator::Coordinator;
 use crate::cx::Cx;
 use crate::fact::types::SECTOR_BYTES;
-use crate::lane::Lanes;
+use crate::lanes::Lanes;
 use crate::organ::active::Range;
 use crate::organ::piece::PieceKind;
 

@@ -11,12 +11,12 @@ use crate::cx::Cx;
 use crate::fact::canary::Canary;
 use crate::fact::io::{AnswerKind, Request, RequestError, RequestOp};
 use crate::fact::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BYTES};
-use crate::lane::Lanes;
+use crate::lanes::Lanes;
 use crate::organ::active::{Active, Range};
+use crate::organ::down::Down;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::index::Flat;
 use crate::organ::piece::{PIECE_BLOCKS_MAX, Piece, PieceKind};
-use crate::organ::waiter::{Wait, Waiter};
 use crate::organ::zeroes::Zeroed;
 use crate::policy::Hold;
 use crate::shadow::{Access, Live};
@@ -243,7 +243,7 @@ pub(crate) fn split(
         if let Some(hold) = hold {
             // The duel knows no budget: an open gate would spend it on whatever comes first.
             let hold = if cx.delta.budget.is_none() { hold } else { Hold::No };
-            lanes.iter_mut().for_each(|lane| lane.policy.hold_gate(hold));
+            lanes.send_all(|| Down::HoldGate(hold), cx);
         }
     }
     let mut from = first;
@@ -276,14 +276,14 @@ pub(crate) fn split(
         if kind.is_range() {
             coordinator.ranges.take(range.origin);
         }
-        let lane = &mut lanes[coordinator.router.lane_of(from)];
+        let lane = coordinator.router.lane_of(from);
         if cx.mem.apart_from().is_none() {
-            expect(lane, &piece, cx.mem);
+            expect(&lanes[lane], &piece, cx.mem);
         }
         if kind == PieceKind::Write {
             coordinator.throttle.submit(range.origin, piece);
         } else {
-            lane.take(piece, cx);
+            lanes.send_piece(lane, piece, cx);
         }
         from = to;
     }
@@ -291,31 +291,23 @@ pub(crate) fn split(
 
 /// A write that was to go past the log while that is slow goes the way of any other. What it
 /// was completed with may be old by now: it is completed once more.
-pub(crate) fn past_congestion(
-    coordinator: &mut Coordinator,
-    lane: usize,
-    piece: usize,
-    lanes: &mut Lanes,
-    cx: &mut Cx<'_>,
-) {
-    let origin = cx.facts.origin_of(lanes[lane].pieces[piece].first);
-    let taken = lanes[lane].take_back(piece);
+pub(crate) fn past_congestion(coordinator: &mut Coordinator, taken: Piece, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    let origin = cx.facts.origin_of(taken.first);
     let again = Piece { completed: false, congested: false, ..taken };
     // Since it was accepted the mode may have been switched, or the cache have failed.
     if cx.facts.origins[origin].mode == Mode::Writeback && !cx.facts.draining && !cx.cache_failed() {
         coordinator.throttle.submit(origin, Piece { kind: PieceKind::Write, bypass: false, ..again });
     } else {
-        lanes[lane].take(again, cx);
+        lanes.send_piece(coordinator.router.lane_of(again.first), again, cx);
     }
 }
 
 /// FLUSH: everything acknowledged so far, in all lanes, and what went to the origin directly.
 fn flush(coordinator: &mut Coordinator, request: usize, origin: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let joined = if cx.facts.planted(Canary::OneLaneFlushed) { 1 } else { lanes.len() };
-    for lane in &mut lanes[..joined] {
-        if lane.await_durable(Waiter::Request(request), cx) != Wait::Durable {
-            coordinator.requests[request].hold();
-        }
+    for lane in 0..joined {
+        coordinator.requests[request].hold();
+        lanes.send(lane, Down::ClientFlush { request }, cx);
     }
     if cx.delta.origins[origin].flush.await_durable(FlushWaiter::Request(request)) {
         coordinator.requests[request].hold();

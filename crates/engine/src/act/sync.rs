@@ -22,7 +22,8 @@ use crate::fact::memory::{Buf, Span};
 use crate::fact::status::MirrorStatus;
 use crate::fact::types::BLOCK_BYTES;
 use crate::format::Mirror;
-use crate::lane::{Lane, Lanes};
+use crate::lane::Lane;
+use crate::lanes::Lanes;
 use crate::organ::flying::LaneIo;
 use crate::organ::index::{Flat, Found};
 use crate::organ::members::{Members, MembersState, device};
@@ -44,7 +45,8 @@ pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
         return;
     }
     cx.delta.members.new_one_came();
-    for lane in lanes {
+    for lane in 0..lanes.len() {
+        let lane = lanes.at_hand(lane);
         lane.trouble.forget_copies();
         lane.log.mirror_is_empty();
         // A lane has no set of dirty blocks while it opens.
@@ -57,7 +59,7 @@ pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
 pub(crate) fn end(lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let done = |lane: &Lane| lane.sync.as_ref().is_some_and(|sync| sync.phase == SyncPhase::Done);
     if cx.delta.members.state == MembersState::Syncing && lanes.iter().all(|lane| done(lane)) {
-        let lacking = lanes.iter_mut().map(|lane| end_sync(lane, cx)).sum();
+        let lacking = (0..lanes.len()).map(|lane| end_sync(lanes.at_hand(lane), cx)).sum();
         cx.delta.members.new_one_is_full(lacking);
     }
 }

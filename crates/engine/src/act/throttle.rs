@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use crate::cx::Cx;
 use crate::fact::types::Time;
-use crate::lane::Lanes;
+use crate::lanes::Lanes;
 use crate::organ::origin::OriginDelta;
 use crate::organ::piece::Piece;
 use crate::organ::room::{Outlook, Room, is_kept};
@@ -139,7 +139,7 @@ impl Throttle {
         // A client whose write has waited here for a while is still writing.
         cx.delta.cache_reads.written(cx.now);
         cx.delta.origins[origin].reserved.add(blocks);
-        lanes[router.lane_of(piece.first)].take(piece, cx);
+        lanes.send_piece(router.lane_of(piece.first), piece, cx);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::act::request::{always_durable, writes_are_cached};
 use crate::coordinator::Coordinator;
 use crate::cx::{Cx, blocks_span};
 use crate::fact::types::{BLOCK_SECTORS, SECTOR_BYTES};
-use crate::lane::Lanes;
+use crate::lanes::Lanes;
 use crate::organ::active::Range;
 use crate::organ::piece::PieceKind;
 use crate::organ::zeroes::{CACHED_BYTES_MAX, Zeroed};

@@ -2,21 +2,23 @@
 //! The life of an engine: opening, serving, stopping, and what has to be true for each step.
 
 use crate::act::answer::part_done;
-use crate::act::checkpoint::{begin_checkpoint, checkpoint_step};
-use crate::act::commit::seal::seal_all;
-use crate::act::direct::give_up_awaiting_clean;
 use crate::act::flushes::drained_waiters;
 use crate::act::flushes::flush_devices;
 use crate::coordinator::{Coordinator, Life};
 use crate::cx::{Cx, Turn};
 use crate::fact::event::Event;
 use crate::fact::io::{DeviceError, RequestError};
-use crate::lane::Lanes;
+use crate::lane::Lane;
+use crate::lanes::Lanes;
+use crate::organ::down::Down;
 use crate::organ::origin::OriginDelta;
 use crate::organ::room::Outlook;
 
 /// The steps of life: open, drained, stopped.
 pub(super) fn live(coordinator: &mut Coordinator, lanes: &mut Lanes, turn: &mut Turn<'_>) {
+    if lanes.has_mail() {
+        return;
+    }
     match coordinator.life() {
         Life::Opening => end_opening(coordinator, lanes, &mut turn.cx()),
         Life::Serving => {
@@ -95,8 +97,8 @@ pub(super) fn fail_those_who_wait(coordinator: &mut Coordinator, lanes: &mut Lan
         for piece in coordinator.throttle.give_up(origin, &coordinator.destager, cx) {
             part_done(coordinator, piece.request, Some(RequestError::Stopping), cx);
         }
-        lanes.iter_mut().for_each(|lane| give_up_awaiting_clean(lane, origin, cx));
-        for waiter in drained_waiters(coordinator, origin, lanes, cx) {
+        lanes.send_all(|| Down::GiveUpClean { origin }, cx);
+        for waiter in drained_waiters(coordinator, origin) {
             coordinator.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
         }
     }
@@ -104,11 +106,7 @@ pub(super) fn fail_those_who_wait(coordinator: &mut Coordinator, lanes: &mut Lan
 
 /// Seals what is open; when all is durable begins the last checkpoints.
 pub(super) fn close(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-    for lane in &mut *lanes {
-        seal_all(lane, cx);
-        // What is promoted may wait for one, and nothing comes after this.
-        checkpoint_step(lane, cx);
-    }
+    lanes.each(cx, Lane::close);
     cx.delta.want_proof();
     flush_devices(coordinator, lanes, cx);
     let flushed = cx.delta.origins.iter().all(|origin| origin.flush.idle());
@@ -119,6 +117,6 @@ pub(super) fn close(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut C
         cx.event(Event::Stopped);
     } else if idle && lanes.iter().all(|lane| lane.log.quiet() && lane.checkpoint.resting()) {
         coordinator.go_on_to(Life::Closing);
-        lanes.iter_mut().for_each(|lane| begin_checkpoint(lane, cx));
+        lanes.send_all(|| Down::Checkpoint, cx);
     }
 }

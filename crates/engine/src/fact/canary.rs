@@ -46,5 +46,9 @@ canaries! {
     JoinedVoid, "joined-void", "who asks for a block that was written while it was read beside a miss gets what that read brings";
     StaleInWindow, "stale-in-window", "the window keeps the old bytes of blocks that are written to the origin";
     InheritedFlushed, "inherited-flushed", "what a daemon before wrote past its log counts as flushed";
+    MessageLost, "message-lost", "a message to a lane is lost now and then";
+    MessageDoubled, "message-doubled", "a message of a lane comes twice now and then";
+    MessageOvertakes, "message-overtakes", "a message comes before others that the same sender sent earlier";
+    CoveredLate, "covered-late", "a flush of the cache device covers what a lane wrote until it hears of the flush";
     MovedClean, "moved-clean", "dirty blocks that reclaim moves count as clean in their new place";
 }

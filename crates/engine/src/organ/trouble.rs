@@ -223,6 +223,11 @@ impl Trouble {
         self.elsewhere.extend(flats.map(|flat| (flat, Copies::OfLead)));
     }
 
+    /// Whether anything is known of copies on two members.
+    pub(crate) fn knows_copies(&self) -> bool {
+        !self.elsewhere.is_empty()
+    }
+
     /// Forgets the copies on the other member: there is none any more, or the other one leads.
     pub(crate) fn forget_copies(&mut self) {
         self.elsewhere.clear();

@@ -2,12 +2,14 @@
 //! What a lane tells the coordinator. A lane never touches another lane: it leaves these messages,
 //! and the coordinator handles them after the lane's step.
 
+use alloc::boxed::Box;
+
 use crate::fact::io::{DeviceError, RequestError};
 use crate::fact::open_error::OpenError;
 use crate::organ::flush::FlushWaiter;
+use crate::organ::piece::Piece;
 
 /// A message of a lane to the coordinator.
-#[derive(Clone, Copy, Debug)]
 pub(crate) enum Up {
     /// A part of a request is done.
     PieceDone { request: usize, error: Option<RequestError>, from_origin: bool },
@@ -18,15 +20,18 @@ pub(crate) enum Up {
     OnOrigin { request: usize, failed_flushes: u32 },
     /// A direct write was to go past a congested log, and can't: its range is in the log, or the
     /// origin refused it.
-    PastCongestion { lane: usize, piece: usize },
+    PastCongestion(Box<Piece>),
     /// A destage run could not be written.
     DestageFailed { origin: usize, error: DeviceError },
     /// A destage run is on its origin, and waits for the flush.
     RunWritten { lane: usize, run: usize, origin: usize, blocks: u32 },
+    /// The flush after a destage run is over, and has made so many blocks clean.
+    RunFlushed { origin: usize, cleaned: u64 },
     /// A destage run ended without being written.
     RunDropped { origin: usize },
-    /// The cache device failed under someone who waits for durability.
-    UntilDrained { waiter: FlushWaiter },
+    /// The cache device failed under a waiter for durability, a client's FLUSH or a piece of this
+    /// origin.
+    UntilDrained { waiter: FlushWaiter, origin: Option<usize> },
     /// The lane has replayed its log, and waits for the word to go on.
     Replayed,
     /// The lane has replayed its log.
@@ -34,3 +39,6 @@ pub(crate) enum Up {
     /// The lane can't be replayed.
     OpenFailed(OpenError),
 }
+
+/// Each request moves some of these messages.
+const _: () = assert!(size_of::<Up>() <= 40);

@@ -4,22 +4,20 @@
 
 use crate::act::answer::part_done;
 use crate::act::answer::piece_done;
-use crate::act::commit::unproven::promoted_flushed;
-use crate::act::destage::run::run_flushed;
-use crate::act::direct::drop_replaced;
 use crate::act::flushes::cache_flushed;
 use crate::act::flushes::drained_waiters;
 use crate::act::flushes::origin_flushed;
 use crate::act::map::mapped;
 use crate::act::persist::{PERSIST_FLUSH, PERSIST_WRITE};
 use crate::act::request::past_congestion;
-use crate::act::write::give_up_room;
 use crate::coordinator::{CACHE_FLUSH, Coordinator, MAP};
 use crate::cx::COORDINATOR;
 use crate::cx::Cx;
 use crate::fact::event::Event;
 use crate::fact::io::{DeviceError, RequestError};
-use crate::lane::Lanes;
+use crate::lane::Lane;
+use crate::lanes::Lanes;
+use crate::organ::down::Down;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::up::Up;
 
@@ -40,7 +38,7 @@ impl Coordinator {
         if lane == COORDINATOR {
             self.io_done(io, result, lanes, cx);
         } else {
-            lanes[lane].take_ended(io, result, cx);
+            lanes.ended(lane, io, result, cx);
         }
     }
 
@@ -62,70 +60,96 @@ impl Coordinator {
         lanes: &mut Lanes,
         cx: &mut Cx<'_>,
     ) {
-        let error = result.err().map(RequestError::from);
         match waiter {
-            FlushWaiter::Request(request) => part_done(self, request, error, cx),
-            FlushWaiter::Piece(lane, piece) => lanes[lane].end(piece, error.map_or(Ok(()), Err), cx),
-            FlushWaiter::Replacing(lane, piece) => drop_replaced(&mut lanes[lane], piece, result, cx),
-            FlushWaiter::Run(lane, run) => run_flushed(&mut lanes[lane], run, result, cx),
-            FlushWaiter::Promoted(lane, seq) => promoted_flushed(&mut lanes[lane], seq, result, cx),
+            FlushWaiter::Request(request) => part_done(self, request, result.err().map(RequestError::from), cx),
+            FlushWaiter::Piece(lane, _)
+            | FlushWaiter::Replacing(lane, _)
+            | FlushWaiter::Run(lane, _)
+            | FlushWaiter::Promoted(lane, _) => lanes.send(lane, Down::OriginFlushed { waiter, result }, cx),
         }
     }
 
     /// Does what the lanes have asked for.
     pub(crate) fn handle_messages(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        if lanes.by_mail() {
+            return self.handle_mail(lanes, cx);
+        }
         while !cx.delta.is_silent() {
             let mut messages = cx.delta.take_told();
             for up in messages.drain(..) {
-                match up {
-                    Up::PieceDone { request, error, from_origin } => piece_done(self, request, error, from_origin, cx),
-                    Up::RangePieceDone { request, error } => {
-                        self.ranges.give_back(self.requests[request].origin, 1);
-                        part_done(self, request, error, cx);
-                    }
-                    Up::OnOrigin { request, failed_flushes } => {
-                        self.requests[request].note_on_origin(failed_flushes);
-                    }
-                    Up::RunWritten { lane, run, origin, blocks } => {
-                        self.destager.run_written(origin, lane, run, blocks, cx.now);
-                    }
-                    Up::PastCongestion { lane, piece } => past_congestion(self, lane, piece, lanes, cx),
-                    Up::RunDropped { origin } => self.destager.run_dropped(origin, cx.now),
-                    Up::DestageFailed { origin, error } => {
-                        let attempts = self.destager.failed(origin, cx.now);
-                        if attempts >= GIVE_UP_AFTER && matches!(error, DeviceError::NoSpace | DeviceError::ReadOnly) {
-                            for piece in self.throttle.give_up(origin, &self.destager, cx) {
-                                part_done(self, piece.request, Some(error.into()), cx);
-                            }
-                            let places = cx.facts.origins[origin].places();
-                            lanes.iter_mut().for_each(|lane| give_up_room(lane, &places, error.into(), cx));
-                        }
-                        for waiter in drained_waiters(self, origin, lanes, cx) {
-                            self.flush_done(waiter, Err(error), lanes, cx);
-                        }
-                        cx.event(Event::DestageFailed { origin: cx.facts.superblock.origins[origin].id, error });
-                    }
-                    Up::UntilDrained { waiter } => self.until_drained.push(waiter),
-                    Up::Replayed => {
-                        self.lanes_replayed += 1;
-                        if self.lanes_replayed == lanes.len() && self.opening() {
-                            cx.event(Event::Replayed);
-                        }
-                    }
-                    Up::Recovered { commits } => {
-                        self.lanes_open += 1;
-                        self.commits_replayed += commits;
-                    }
-                    Up::OpenFailed(error) => {
-                        if self.fail() {
-                            cx.event(Event::OpenFailed(error));
-                        }
-                    }
-                }
+                self.handle(up, lanes, cx);
             }
             cx.delta.give_back_room(messages);
-            for lane in &mut *lanes {
-                lane.work(cx);
+            lanes.each(cx, Lane::work);
+        }
+    }
+
+    /// Delivers messages in the order that a seed chooses, until it leaves some for later.
+    #[cold]
+    fn handle_mail(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        while let Some(letter) = lanes.next_letter(cx) {
+            if let Some(up) = lanes.deliver(letter, cx) {
+                self.handle(up, lanes, cx);
+            }
+            if lanes.leaves_mail() {
+                return;
+            }
+        }
+    }
+
+    /// Does what a lane has asked for.
+    // Always, as each request has a message: a call takes as long as most of them.
+    #[inline(always)]
+    fn handle(&mut self, up: Up, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        match up {
+            Up::PieceDone { request, error, from_origin } => piece_done(self, request, error, from_origin, cx),
+            Up::RangePieceDone { request, error } => {
+                self.ranges.give_back(self.requests[request].origin, 1);
+                part_done(self, request, error, cx);
+            }
+            Up::OnOrigin { request, failed_flushes } => {
+                self.requests[request].note_on_origin(failed_flushes);
+            }
+            Up::RunWritten { lane, run, origin, blocks } => {
+                self.destager.run_written(origin, lane, run, blocks, cx.now);
+            }
+            Up::PastCongestion(piece) => past_congestion(self, *piece, lanes, cx),
+            Up::RunFlushed { origin, cleaned } => self.destager.run_flushed(origin, cleaned, cx),
+            Up::RunDropped { origin } => self.destager.run_dropped(origin, cx.now),
+            Up::DestageFailed { origin, error } => {
+                let attempts = self.destager.failed(origin, cx.now);
+                if attempts >= GIVE_UP_AFTER && matches!(error, DeviceError::NoSpace | DeviceError::ReadOnly) {
+                    for piece in self.throttle.give_up(origin, &self.destager, cx) {
+                        part_done(self, piece.request, Some(error.into()), cx);
+                    }
+                    lanes.send_all(|| Down::GiveUpRoom { origin, error: error.into() }, cx);
+                }
+                for waiter in drained_waiters(self, origin) {
+                    self.flush_done(waiter, Err(error), lanes, cx);
+                }
+                cx.event(Event::DestageFailed { origin: cx.facts.superblock.origins[origin].id, error });
+            }
+            Up::UntilDrained { waiter, origin } => {
+                let of_request = |waiter| match waiter {
+                    FlushWaiter::Request(request) => self.requests[request].origin,
+                    _ => 0,
+                };
+                self.until_drained.push((origin.unwrap_or_else(|| of_request(waiter)), waiter));
+            }
+            Up::Replayed => {
+                self.lanes_replayed += 1;
+                if self.lanes_replayed == lanes.len() && self.opening() {
+                    cx.event(Event::Replayed);
+                }
+            }
+            Up::Recovered { commits } => {
+                self.lanes_open += 1;
+                self.commits_replayed += commits;
+            }
+            Up::OpenFailed(error) => {
+                if self.fail() {
+                    cx.event(Event::OpenFailed(error));
+                }
             }
         }
     }

@@ -2,10 +2,10 @@
 //! The workloads of the crash sweep are short. Each is there for one path through the engine, and
 //! asserts at its end that it took that path.
 
-use flashfront_engine::{Durability, Mode, RequestOp, policy};
+use flashfront_engine::{Durability, Mode, RequestOp};
 
 use super::stage::Stage;
-use super::workload::Workload;
+use super::workload::{Workload, small};
 use crate::spec::{OriginSpec, WorldSpec};
 
 /// A block in sectors.
@@ -141,6 +141,13 @@ pub const WORKLOADS: &[Workload] = &[
         again: false,
     },
     Workload {
+        name: "mail",
+        summary: "the same with messages that are on their way for a while",
+        world: || WorldSpec { lanes: 4, stripe_blocks: 4, by_mail: true, ..small(Mode::Writeback, 128) },
+        run: lanes,
+        again: false,
+    },
+    Workload {
         name: "origins",
         summary: "two origins in two modes, the second with 4 KiB sectors",
         world: || {
@@ -181,15 +188,6 @@ pub const WORKLOADS: &[Workload] = &[
         again: true,
     },
 ];
-
-/// A cache of 384 blocks before an origin of so many.
-fn small(mode: Mode, origin_blocks: u64) -> WorldSpec {
-    let origin = OriginSpec { size_bytes: origin_blocks << 12, logical_block_bytes: 512, mode };
-    let mut spec = WorldSpec { segments_per_lane: 24, origins: vec![origin], ..WorldSpec::default() };
-    spec.options.policy = policy::by_name("reinsert").expect("a policy of that name");
-    spec.options.commit_age_max_ns = 5_000_000;
-    spec
-}
 
 fn writeback(on: &mut Stage<'_>) {
     for round in 0..3 {

@@ -104,6 +104,11 @@ impl Plan {
             spec.apart = pick(&mut rng, &[None, Some(0), Some(0), Some(2)]);
             spec.apart_while_opening = rng.below(3) == 0;
         }
+        // Half of the lives with several lanes, and a quarter of those with one.
+        spec.by_mail = Rng::new(seed ^ 0x3a11).below(if spec.lanes > 1 { 2 } else { 4 }) == 0;
+        if spec.by_mail {
+            spec.apart = None;
+        }
         // Late I/O of a device that can only fail in part is waited for: such a device must not
         // fail as a whole.
         spec.origin_limit_ns = pick(&mut Rng::new(seed ^ 0x4a_96), &[None, Some(HANGS_AFTER_NS)]);
@@ -191,6 +196,7 @@ impl Plan {
             What::Mirror => self.spec.mirrored = change.value > 0,
             What::RamFront => self.spec.options.ram_front_bytes = change.value,
             What::Apart => self.spec.apart = None,
+            What::Mail => self.spec.by_mail = change.value > 0,
             What::ReadAround => self.spec.options.read_around_blocks = change.value,
             What::Budget => self.spec.options.flash_writes_per_day_bytes = None,
             What::Extras => self.extras.clear(),
@@ -217,6 +223,7 @@ impl Plan {
             none(What::Mirror, self.spec.mirrored),
             none(What::RamFront, self.spec.options.ram_front_bytes > 0),
             none(What::Apart, self.spec.apart.is_some()),
+            none(What::Mail, self.spec.by_mail),
             none(What::ReadAround, self.spec.options.read_around_blocks > 0),
             none(What::Budget, self.spec.options.flash_writes_per_day_bytes.is_some()),
             halved(What::Generations, self.generations),
@@ -257,6 +264,8 @@ pub enum What {
     RamFront,
     /// Whether lanes work apart; only 0 makes a difference.
     Apart,
+    /// Whether messages are on their way for a while.
+    Mail,
     /// Blocks of a read around a miss.
     ReadAround,
     /// Bytes that may be written to flash in a day. Only 0, which means no bound, makes a
@@ -277,7 +286,7 @@ pub struct Change {
     value: u64,
 }
 
-const WHATS: [(&str, What); 16] = [
+const WHATS: [(&str, What); 17] = [
     ("generations", What::Generations),
     ("requests", What::Requests),
     ("clients", What::Clients),
@@ -290,6 +299,7 @@ const WHATS: [(&str, What); 16] = [
     ("mirror", What::Mirror),
     ("ram-front", What::RamFront),
     ("apart", What::Apart),
+    ("mail", What::Mail),
     ("read-around", What::ReadAround),
     ("budget", What::Budget),
     ("extras", What::Extras),
@@ -356,6 +366,8 @@ fn world(rng: &mut Rng) -> WorldSpec {
     WorldSpec {
         seed,
         batches: seed.is_multiple_of(2),
+        by_mail: false,
+        order: 0,
         apart: None,
         apart_while_opening: false,
         lanes,

@@ -31,6 +31,25 @@ fn threads_change_no_effect() {
     assert!(turns.iter().filter(|turns| **turns > 50).count() > 4, "lanes hardly ever worked apart: {turns:?} times");
 }
 
+/// Messages between lanes and the coordinator may come in any order that threads can produce. Each
+/// order keeps every promise, another seed is another order, and an order comes again byte by byte.
+#[test]
+fn any_order_of_messages_keeps_the_promises() {
+    let mut orders = 0;
+    for seed in (0..20).filter(|seed| Plan::from_seed(*seed).spec.lanes > 1) {
+        let by_mail = |order: u64| {
+            let mut plan = Plan::from_seed(seed);
+            (plan.spec.apart, plan.spec.by_mail, plan.spec.order) = (None, true, order);
+            plan.requests = plan.requests.min(60);
+            run(plan, seed)
+        };
+        let first = by_mail(1);
+        assert_eq!(first, by_mail(1), "seed {seed}");
+        orders += u32::from(first.hash != by_mail(2).hash);
+    }
+    assert!(orders > 3, "hardly any life had a second order: {orders}");
+}
+
 /// What a reproducing line says is what is lived.
 #[test]
 fn a_changed_plan_is_another_life() {

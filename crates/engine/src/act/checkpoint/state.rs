@@ -41,8 +41,8 @@ pub(crate) struct Checkpoint {
     pub(super) seq: u64,
     /// The last commit that the body may refer to.
     pub(super) needs: u64,
-    /// The flush in flight was issued when this checkpoint wanted one.
-    pub(super) flushing: bool,
+    /// Flushes that were wanted and are over.
+    pub(super) flushes: u64,
     pub(super) heads: [u32; STREAMS],
     pub(super) next_segments: [u32; STREAMS],
     /// Next block of the area to write.
@@ -75,14 +75,18 @@ impl Checkpoint {
         self.generation = generation;
     }
 
-    /// A flush of the cache device begins, with commits up to this one written.
-    pub(crate) fn flush_begins(&mut self, written_seq: u64) {
-        self.flushing = self.wants_flush(written_seq);
+    /// The number of the wish for a flush, if the checkpoint has one now that commits up to this
+    /// one are written.
+    pub(crate) fn wish(&self, written_seq: u64) -> Option<u64> {
+        self.wants_flush(written_seq).then_some(self.flushes)
     }
 
-    /// The flush is over. Returns whether the checkpoint waits for it.
-    pub(crate) const fn flush_ends(&mut self) -> bool {
-        core::mem::replace(&mut self.flushing, false)
+    /// A flush is over that began when the checkpoint had this wish. Returns whether the wish is
+    /// still the same one: a flush for an earlier wish covers less.
+    pub(crate) fn flush_ends(&mut self, wish: Option<u64>) -> bool {
+        let ends = wish == Some(self.flushes);
+        self.flushes += u64::from(ends);
+        ends
     }
 
     /// Whether the device must be flushed for the checkpoint's own writes.

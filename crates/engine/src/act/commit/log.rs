@@ -144,8 +144,6 @@ pub(crate) struct Log {
     pub(crate) next_seq: u64,
     pub(crate) written_seq: u64,
     pub(crate) durable_seq: u64,
-    /// What the flush of the cache device in flight will make durable.
-    pub(super) flushing_seq: u64,
     pub(super) waiters: BTreeMap<u64, Vec<Waiter>>,
     /// Waiters for entries that no sealed commit holds yet.
     pub(super) unsealed_waiters: Vec<Waiter>,
@@ -191,7 +189,6 @@ impl Log {
             next_seq: 1,
             written_seq: 0,
             durable_seq: 0,
-            flushing_seq: 0,
             waiters: BTreeMap::new(),
             unsealed_waiters: Vec::new(),
             awaiting_record: Vec::new(),
@@ -429,11 +426,6 @@ impl Log {
     pub(crate) fn commit_due(&self, age_max_ns: u64) -> Option<Time> {
         let open = self.tails[Stream::Writes as usize].open.as_ref().map(|open| open.since);
         open.into_iter().chain(self.cleaned_since).min().map(|since| since.plus_ns(age_max_ns))
-    }
-
-    /// A flush of the cache device begins: it makes the written commits durable.
-    pub(crate) const fn flush_begins(&mut self) {
-        self.flushing_seq = self.written_seq;
     }
 
     /// Whether the cache device should be flushed now.

@@ -10,17 +10,12 @@ use crate::cx::Cx;
 use crate::fact::canary::Canary;
 use crate::fact::io::RequestError;
 use crate::format::Stream;
-use crate::organ::flush::FlushWaiter;
 use crate::organ::members::FailureRecord;
-use crate::organ::up::Up;
 use crate::organ::waiter::{Wait, Waiter, Woken};
 
 impl Log {
-    /// Waits until everything appended so far is durable. `lane`: the log's.
-    pub(crate) fn await_durable(&mut self, waiter: Waiter, lane: usize, cx: &mut Cx<'_>) -> Wait {
-        if cx.cache_failed() {
-            return self.without_cache(waiter, lane, cx).map_or(Wait::Later, Wait::Over);
-        }
+    /// Waits until everything appended so far is durable, on a cache device that has not failed.
+    pub(crate) fn await_durable(&mut self, waiter: Waiter, cx: &Cx<'_>) -> Wait {
         let clients = matches!(waiter, Waiter::Request(_) | Waiter::Piece(_));
         if clients && cx.facts.planted(Canary::AcknowledgedEarly) {
             return Wait::Durable;
@@ -35,9 +30,9 @@ impl Log {
         Wait::Later
     }
 
-    /// The flush of the cache device that was in flight went well: those who waited for it.
-    pub(crate) fn flushed(&mut self) -> Woken {
-        self.durable_seq = self.durable_seq.max(self.flushing_seq);
+    /// Commits up to this one are durable: those who waited for them.
+    pub(crate) fn flushed(&mut self, seq: u64) -> Woken {
+        self.durable_seq = self.durable_seq.max(seq);
         let durable = self.durable_seq;
         while self.cleaned_sealed.pop_front_if(|it| it.0 <= durable).is_some() {}
         let mut woken = Vec::new();
@@ -62,34 +57,21 @@ impl Log {
         Woken(core::mem::take(&mut self.awaiting_record))
     }
 
-    /// Finds another way for a waiter; returns how it ends if nothing is waited for.
+    /// What becomes of a waiter that is neither a client's FLUSH nor a client's write.
     ///
-    /// What should be durable has to be on the origin. What should be forgotten durably is, once it
-    /// is recorded that this cache must not be replayed.
-    pub(crate) fn without_cache(
-        &mut self,
-        waiter: Waiter,
-        lane: usize,
-        cx: &mut Cx<'_>,
-    ) -> Option<Result<(), RequestError>> {
+    /// What should be forgotten durably is, once it is recorded that this cache must not be
+    /// replayed.
+    pub(crate) fn without_cache(&mut self, waiter: Waiter, failure: FailureRecord) -> Wait {
         match waiter {
-            Waiter::Request(request) => {
-                cx.delta.tell(Up::UntilDrained { waiter: FlushWaiter::Request(request) });
-                None
-            }
-            Waiter::Piece(piece) => {
-                cx.delta.tell(Up::UntilDrained { waiter: FlushWaiter::Piece(lane, piece) });
-                None
-            }
-            Waiter::Run(_) => Some(Ok(())),
-            Waiter::Freed(_) => None,
-            Waiter::Invalidated(_) | Waiter::Replaced(_) | Waiter::Dropped(_) => match cx.delta.members.failure {
+            Waiter::Run(_) => Wait::Over(Ok(())),
+            Waiter::Request(_) | Waiter::Piece(_) | Waiter::Freed(_) => Wait::Later,
+            Waiter::Invalidated(_) | Waiter::Replaced(_) | Waiter::Dropped(_) => match failure {
                 FailureRecord::Unknown => {
                     self.awaiting_record.push(waiter);
-                    None
+                    Wait::Later
                 }
-                FailureRecord::Durable => Some(Ok(())),
-                FailureRecord::Impossible => Some(Err(RequestError::Io)),
+                FailureRecord::Durable => Wait::Over(Ok(())),
+                FailureRecord::Impossible => Wait::Over(Err(RequestError::Io)),
             },
         }
     }

@@ -7,11 +7,13 @@ use core::ops::Range;
 
 use super::order::{self, DirtyView, Order};
 use super::refusals::Refusals;
+use super::state::Ending;
 use crate::act::commit::seal::seal;
 use crate::act::destage::run::{run_end, start_run};
 use crate::cx::Cx;
 use crate::fact::types::Time;
-use crate::lane::{Lane, Lanes};
+use crate::lane::Lane;
+use crate::lanes::Lanes;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::index::Flat;
 use crate::organ::origin::OriginDelta;
@@ -70,6 +72,8 @@ pub(super) struct Batches {
     /// What the runs and blocks of the last batches took, in the mean.
     pub(super) ns_per_run: u64,
     pub(super) ns_per_block: u64,
+    /// The flush of a batch is over.
+    pub(super) ending: Ending,
 }
 
 /// The dirty blocks of one origin: (lanes, its places).
@@ -110,6 +114,7 @@ impl Batches {
             passed_over: 0,
             ns_per_run: NS_PER_RUN_FIRST,
             ns_per_block: NS_PER_RUN_FIRST,
+            ending: Ending::default(),
         }
     }
 
@@ -240,7 +245,8 @@ impl Batches {
         router: &Router,
         cx: &mut Cx<'_>,
     ) -> bool {
-        for lane in lanes {
+        for lane in 0..lanes.len() {
+            let lane = lanes.at_hand(lane);
             let mut from = places.start;
             while let Some(flat) = lane.trouble.next_urgent(from..places.end) {
                 from = flat.0 + 1;
@@ -273,7 +279,7 @@ impl Batches {
             return false;
         };
         let flat = Flat(place);
-        let lane = &mut lanes[router.lane_of(flat)];
+        let lane = lanes.at_hand(router.lane_of(flat));
         let end = if let Some(end) = run_end(lane, flat) {
             end
         } else {

@@ -296,6 +296,7 @@ pub(crate) fn run_flushed(lane: &mut Lane, run: usize, result: Result<(), Device
     let doubtful = lane.runs[run].failed_flushes != cx.delta.origins[origin].flush.failures();
     let result = if doubtful { result.and(Err(DeviceError::Io)) } else { result };
     if let Err(error) = result {
+        cx.delta.tell(Up::RunFlushed { origin, cleaned: 0 });
         cx.delta.tell(Up::DestageFailed { origin, error });
         drop_run(lane, run, Some(error), cx);
         return;
@@ -315,6 +316,7 @@ pub(crate) fn run_flushed(lane: &mut Lane, run: usize, result: Result<(), Device
         }
     }
     cx.delta.counters.destaged_blocks += cleaned;
+    cx.delta.tell(Up::RunFlushed { origin, cleaned });
     forget_breaks(lane, first, end);
     resume_awaiting_clean(lane, cx);
 }

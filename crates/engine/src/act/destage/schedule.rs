@@ -6,13 +6,14 @@ use alloc::vec::Vec;
 use super::batches::Batches;
 use super::rate::{Pace, RUNS_MAX, View, pace};
 use super::readers::Credit;
+use super::state::Ending;
 use crate::act::direct::any_awaits_clean;
 use crate::act::throttle::Throttle;
 use crate::act::write::awaits_room_at;
 use crate::cx::Cx;
 use crate::delta::Delta;
 use crate::fact::types::{Mode, Time};
-use crate::lane::Lanes;
+use crate::lanes::Lanes;
 use crate::organ::places;
 use crate::organ::room::{Cost, Outlook, Room, Rooms};
 use crate::organ::router::Router;
@@ -82,8 +83,24 @@ impl Destager {
         self.origins[origin].run_dropped(now);
     }
 
+    /// A flush of an origin is over that so many runs waited for. Lanes tell what became clean.
+    pub(crate) fn flush_ended(&mut self, origin: usize, runs: u32) {
+        self.origins[origin].ending = Ending { runs, left: runs, cleaned: 0 };
+    }
+
+    /// A run's lane has heard of the flush, which made so many blocks clean.
+    pub(crate) fn run_flushed(&mut self, origin: usize, cleaned: u64, cx: &mut Cx<'_>) {
+        let ending = &mut self.origins[origin].ending;
+        ending.cleaned += cleaned;
+        ending.left = ending.left.saturating_sub(1);
+        if ending.left == 0 {
+            let Ending { runs, cleaned, .. } = core::mem::take(ending);
+            self.flushed(origin, runs, cleaned, cx);
+        }
+    }
+
     /// A flush of an origin is over that so many runs waited for; it made so many blocks clean.
-    pub(crate) fn flushed(&mut self, origin: usize, runs: u32, blocks: u64, cx: &mut Cx<'_>) {
+    fn flushed(&mut self, origin: usize, runs: u32, blocks: u64, cx: &mut Cx<'_>) {
         if blocks > 0 {
             self.origins[origin].refusals.end();
         }

@@ -24,3 +24,12 @@ pub(crate) struct Run {
     /// How many flushes its origin had failed when its write began.
     pub(super) failed_flushes: u32,
 }
+
+/// The end of a batch whose flush is over. It has the number of runs, how many of them have not
+/// heard of the flush, and how many blocks became clean.
+#[derive(Default)]
+pub(super) struct Ending {
+    pub(super) runs: u32,
+    pub(super) left: u32,
+    pub(super) cleaned: u64,
+}

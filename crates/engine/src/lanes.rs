@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! All lanes, as the coordinator has them: it may look at a lane, and it changes none. What it asks
+//! of a lane is a message ([`Down`]), and what a lane tells is one ([`Up`]).
+//!
+//! A message is done at once, unless a seed chooses the order of messages ([`Mail`]).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::Deref;
+
+use crate::cx::Cx;
+use crate::fact::canary::Canary;
+use crate::fact::io::DeviceError;
+use crate::lane::Lane;
+use crate::organ::down::Down;
+use crate::organ::mail::{Letter, Mail};
+use crate::organ::piece::Piece;
+use crate::organ::up::Up;
+
+/// All lanes.
+pub(crate) struct Lanes {
+    lanes: Vec<Box<Lane>>,
+    /// Messages that are on their way, if a seed chooses their order.
+    mail: Option<Box<Mail>>,
+}
+
+impl Deref for Lanes {
+    type Target = [Box<Lane>];
+
+    fn deref(&self) -> &[Box<Lane>] {
+        &self.lanes
+    }
+}
+
+impl Lanes {
+    pub(crate) const fn new(lanes: Vec<Box<Lane>>) -> Self {
+        Self { lanes, mail: None }
+    }
+
+    /// From now on this seed chooses which message comes next.
+    pub(crate) fn choose_order(&mut self, seed: u64) {
+        self.mail = Some(Box::new(Mail::new(self.lanes.len(), seed)));
+    }
+
+    /// Sends a message to a lane.
+    pub(crate) fn send(&mut self, lane: usize, down: Down, cx: &mut Cx<'_>) {
+        match &mut self.mail {
+            None => self.lanes[lane].receive(down, cx),
+            Some(mail) => {
+                let lost = cx.facts.planted(Canary::MessageLost) && mail.draw(100) == 0;
+                if !lost {
+                    mail.send(lane, down);
+                }
+            }
+        }
+    }
+
+    /// Sends a message to each lane.
+    pub(crate) fn send_all(&mut self, down: impl Fn() -> Down, cx: &mut Cx<'_>) {
+        (0..self.lanes.len()).for_each(|lane| self.send(lane, down(), cx));
+    }
+
+    /// Sends a lane its part of a request: [`Down::Piece`].
+    // Always: each request comes by here, and a call costs more than what is done.
+    #[inline(always)]
+    pub(crate) fn send_piece(&mut self, lane: usize, piece: Piece, cx: &Cx<'_>) {
+        match &mut self.mail {
+            None => self.lanes[lane].take(piece, cx),
+            Some(mail) => mail.send(lane, Down::Piece(piece)),
+        }
+    }
+
+    /// Tells a lane that an I/O of its own has ended.
+    #[inline]
+    pub(crate) fn ended(&mut self, lane: usize, io: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        match &mut self.mail {
+            None => self.lanes[lane].take_ended(io, result, cx),
+            Some(mail) => mail.ended(lane, io, result),
+        }
+    }
+
+    /// Lets each lane take a step of its own.
+    #[inline]
+    pub(crate) fn each(&mut self, cx: &mut Cx<'_>, step: impl Fn(&mut Lane, &mut Cx<'_>)) {
+        if self.mail.is_some() {
+            return self.each_by_mail(cx, step);
+        }
+        self.lanes.iter_mut().for_each(|lane| step(lane, cx));
+    }
+
+    /// Lets each lane take a step of its own, or not yet. While messages are on their way a lane's
+    /// thread may be slower than others.
+    #[cold]
+    fn each_by_mail(&mut self, cx: &mut Cx<'_>, step: impl Fn(&mut Lane, &mut Cx<'_>)) {
+        self.collect(None, cx);
+        for lane in 0..self.lanes.len() {
+            let waits = self.mail.as_mut().is_some_and(|mail| !mail.is_empty() && mail.draw(4) == 0);
+            if !waits {
+                step(&mut self.lanes[lane], cx);
+                self.collect(Some(lane), cx);
+            }
+        }
+    }
+
+    /// Puts into the mail what a lane has told, or what lanes at hand have (`None`).
+    fn collect(&mut self, lane: Option<usize>, cx: &mut Cx<'_>) {
+        if let Some(mail) = &mut self.mail
+            && !cx.delta.is_silent()
+        {
+            let mut told = cx.delta.take_told();
+            if cx.facts.planted(Canary::MessageDoubled) && mail.draw(100) == 0 {
+                let again = told.first().and_then(again);
+                told.extend(again);
+            }
+            mail.told(lane, told.drain(..));
+            cx.delta.give_back_room(told);
+        }
+    }
+
+    /// Whether a seed chooses the order of messages.
+    pub(crate) const fn by_mail(&self) -> bool {
+        self.mail.is_some()
+    }
+
+    /// Whether messages are on their way.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.mail.as_ref().is_some_and(|mail| !mail.is_empty())
+    }
+
+    /// Whether messages are on their way, and the seed says that all of them are late.
+    pub(crate) fn leaves_mail(&mut self) -> bool {
+        self.mail.as_mut().is_some_and(|mail| !mail.is_empty() && mail.draw(4) == 0)
+    }
+
+    /// Takes out the message that comes next.
+    pub(crate) fn next_letter(&mut self, cx: &mut Cx<'_>) -> Option<Letter> {
+        self.collect(None, cx);
+        self.mail.as_mut()?.next(cx.facts.planted(Canary::MessageOvertakes))
+    }
+
+    /// Delivers a message to its lane. A message for the coordinator is returned.
+    pub(crate) fn deliver(&mut self, letter: Letter, cx: &mut Cx<'_>) -> Option<Up> {
+        let lane = match letter {
+            Letter::Down(lane, down) => {
+                self.lanes[lane].receive(down, cx);
+                lane
+            }
+            Letter::Ended(lane, io, result) => {
+                self.lanes[lane].take_ended(io, result, cx);
+                lane
+            }
+            Letter::Up(up) => return Some(up),
+        };
+        self.collect(Some(lane), cx);
+        None
+    }
+
+    /// A lane that the coordinator changes by itself: destage, and the filling of a mirror.
+    pub(crate) fn at_hand(&mut self, lane: usize) -> &mut Lane {
+        &mut self.lanes[lane]
+    }
+
+    /// The lanes themselves, for a time in which they work apart.
+    pub(crate) const fn own(&mut self) -> &mut Vec<Box<Lane>> {
+        &mut self.lanes
+    }
+}
+
+/// Makes the message once more, for a planted bug.
+const fn again(up: &Up) -> Option<Up> {
+    match *up {
+        Up::PieceDone { request, error, from_origin } => Some(Up::PieceDone { request, error, from_origin }),
+        Up::RunWritten { lane, run, origin, blocks } => Some(Up::RunWritten { lane, run, origin, blocks }),
+        _ => None,
+    }
+}

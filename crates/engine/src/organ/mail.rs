@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Mail: messages that are on their way, and a seed that chooses which comes next.
+//!
+//! A lane's messages, the coordinator's to one lane, and the ends of a lane's I/Os each keep their
+//! order. Between them any order is possible, as where each lane has a thread. So a simulation of
+//! one thread produces every order that threads can, and the same seed produces the same order.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::fact::io::DeviceError;
+use crate::organ::down::Down;
+use crate::organ::up::Up;
+
+/// A message that comes.
+pub(crate) enum Letter {
+    /// A lane gets a message of the coordinator.
+    Down(usize, Down),
+    /// An I/O of a lane has ended.
+    Ended(usize, usize, Result<(), DeviceError>),
+    /// The coordinator gets a message of a lane.
+    Up(Up),
+}
+
+/// Messages that are on their way.
+pub(crate) struct Mail {
+    seed: u64,
+    down: Vec<VecDeque<Down>>,
+    ended: Vec<VecDeque<(usize, Result<(), DeviceError>)>>,
+    /// What lanes tell, each in its own box. The last box is for lanes that the coordinator has at
+    /// hand.
+    up: Vec<VecDeque<Up>>,
+}
+
+impl Mail {
+    pub(crate) fn new(lanes: usize, seed: u64) -> Self {
+        fn boxes<T>(count: usize) -> Vec<VecDeque<T>> {
+            (0..count).map(|_| VecDeque::new()).collect()
+        }
+        Self { seed, down: boxes(lanes), ended: boxes(lanes), up: boxes(lanes + 1) }
+    }
+
+    /// Whether nothing is on its way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.boxes().next().is_none()
+    }
+
+    pub(crate) fn send(&mut self, lane: usize, down: Down) {
+        self.down[lane].push_back(down);
+    }
+
+    pub(crate) fn ended(&mut self, lane: usize, io: usize, result: Result<(), DeviceError>) {
+        self.ended[lane].push_back((io, result));
+    }
+
+    /// Takes what a lane has told, or lanes at hand (`None`).
+    pub(crate) fn told(&mut self, lane: Option<usize>, told: impl Iterator<Item = Up>) {
+        let lane = lane.unwrap_or(self.down.len());
+        self.up[lane].extend(told);
+    }
+
+    /// A number below `below`, which the seed chooses.
+    pub(crate) const fn draw(&mut self, below: u64) -> u64 {
+        // G. Steele, D. Lea and C. Flood, "Fast Splittable Pseudorandom Number Generators", 2014.
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.seed ^ self.seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) % below
+    }
+
+    /// Takes out the message that comes next. `overtakes`, a planted bug, breaks the order of a
+    /// sender.
+    pub(crate) fn next(&mut self, overtakes: bool) -> Option<Letter> {
+        let full = self.boxes().count() as u64;
+        if full == 0 {
+            return None;
+        }
+        let drawn = self.draw(full) as usize;
+        let nth = self.boxes().nth(drawn)?;
+        let lanes = self.down.len();
+        if overtakes {
+            self.mix(nth);
+        }
+        if nth < lanes {
+            self.down[nth].pop_front().map(|down| Letter::Down(nth, down))
+        } else if nth < 2 * lanes {
+            let lane = nth - lanes;
+            self.ended[lane].pop_front().map(|(io, result)| Letter::Ended(lane, io, result))
+        } else {
+            self.up[nth - 2 * lanes].pop_front().map(Letter::Up)
+        }
+    }
+
+    /// Puts another message of a box first.
+    fn mix(&mut self, nth: usize) {
+        let lanes = self.down.len();
+        if nth < lanes {
+            let later = self.draw(self.down[nth].len() as u64) as usize;
+            self.down[nth].swap(0, later);
+        } else if nth >= 2 * lanes {
+            let later = self.draw(self.up[nth - 2 * lanes].len() as u64) as usize;
+            self.up[nth - 2 * lanes].swap(0, later);
+        }
+    }
+
+    /// The numbers of the boxes that hold something.
+    fn boxes(&self) -> impl Iterator<Item = usize> {
+        let down = self.down.iter().map(VecDeque::is_empty);
+        let ended = self.ended.iter().map(VecDeque::is_empty);
+        let up = self.up.iter().map(VecDeque::is_empty);
+        down.chain(ended).chain(up).enumerate().filter(|(_, empty)| !empty).map(|(nth, _)| nth)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The order in which messages of two lanes come, and their numbers.
+    fn order(seed: u64) -> Vec<(bool, usize)> {
+        let mut mail = Mail::new(2, seed);
+        for io in 0..8 {
+            mail.ended(0, io, Ok(()));
+            mail.told(Some(1), core::iter::once(Up::RunDropped { origin: io }));
+        }
+        let come = core::iter::from_fn(|| mail.next(false));
+        come.map(|letter| match letter {
+            Letter::Ended(_, io, _) => (false, io),
+            Letter::Up(Up::RunDropped { origin }) => (true, origin),
+            Letter::Up(_) | Letter::Down(..) => unreachable!("nothing else was sent"),
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_seed_chooses_the_order_and_no_message_overtakes_another_of_its_sender() {
+        assert_eq!(order(1), order(1), "a seed stands for one order");
+        assert!((2..50).any(|seed| order(seed) != order(1)), "seeds give several orders");
+        for seed in 0..100 {
+            let all = order(seed);
+            for of_lane in [false, true] {
+                let numbers: Vec<usize> = all.iter().filter(|(up, _)| *up == of_lane).map(|(_, nth)| *nth).collect();
+                assert_eq!(numbers, (0..8).collect::<Vec<_>>(), "seed {seed}");
+            }
+        }
+    }
+}
