@@ -17,9 +17,12 @@ use crate::organ::mail::{Letter, Mail};
 use crate::organ::piece::Piece;
 use crate::organ::up::Up;
 
+/// All lanes, to hand them over one by one.
+pub(crate) type OwnLanes = Vec<Box<Lane>>;
+
 /// All lanes.
 pub(crate) struct Lanes {
-    lanes: Vec<Box<Lane>>,
+    lanes: OwnLanes,
     /// Messages that are on their way, if a seed chooses their order.
     mail: Option<Box<Mail>>,
 }
@@ -33,7 +36,7 @@ impl Deref for Lanes {
 }
 
 impl Lanes {
-    pub(crate) const fn new(lanes: Vec<Box<Lane>>) -> Self {
+    pub(crate) const fn new(lanes: OwnLanes) -> Self {
         Self { lanes, mail: None }
     }
 
@@ -161,7 +164,7 @@ impl Lanes {
     }
 
     /// The lanes themselves, for a time in which they work apart.
-    pub(crate) const fn own(&mut self) -> &mut Vec<Box<Lane>> {
+    pub(crate) const fn own(&mut self) -> &mut OwnLanes {
         &mut self.lanes
     }
 }

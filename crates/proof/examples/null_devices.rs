@@ -66,7 +66,8 @@ struct Bare {
     /// Freed here, and owned by another memory.
     strays: Vec<Buf>,
     /// The memories of lanes that work at the same time, and the threads.
-    lanes: Vec<Box<Bare>>,
+    #[expect(clippy::vec_box, reason = "a memory goes to another thread and comes back with each turn")]
+    lanes: Vec<Box<Self>>,
     hands: Option<Hands<Bare>>,
 }
 

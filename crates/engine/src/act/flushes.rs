@@ -109,12 +109,10 @@ pub(crate) fn drained_waiters(coordinator: &mut Coordinator, origin: usize) -> V
 
 /// Issues the flushes that somebody waits for; one per device at a time.
 pub(crate) fn flush_devices(coordinator: &mut Coordinator, lanes: &Lanes, cx: &mut Cx<'_>) {
-    if !coordinator.cache_flushing && !cx.cache_failed() {
-        if lanes.iter().any(|lane| lane.wants_flush()) {
-            coordinator.covered.extend(lanes.iter().map(|lane| lane.covered()));
-            coordinator.cache_flushing = true;
-            cx.cache_flush(COORDINATOR, CACHE_FLUSH);
-        }
+    if !coordinator.cache_flushing && !cx.cache_failed() && lanes.iter().any(|lane| lane.wants_flush()) {
+        coordinator.covered.extend(lanes.iter().map(|lane| lane.covered()));
+        coordinator.cache_flushing = true;
+        cx.cache_flush(COORDINATOR, CACHE_FLUSH);
     }
     for origin in 0..cx.facts.origins.len() {
         let it = &mut cx.delta.origins[origin];
