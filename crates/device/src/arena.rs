@@ -50,7 +50,6 @@ pub use caches::prefetch;
 pub(crate) use chunk::Pin;
 pub use chunk::{CHUNK_BYTES, Chunk};
 use classes::{CHUNK_NUMBERS, CLASSES, UNIT_BITS, UNIT_SHIFT, UNITS, class_bytes, number_of, stood_in};
-pub use hands::{Hands, LaneMemory, Work};
 pub use lending::Loan;
 use lending::{Borrowed, LOANS_MAX, NUMBERS};
 pub(crate) use quarantine::Grip;
@@ -91,6 +90,8 @@ pub struct Arena {
     apart: Option<Box<Apart>>,
     /// Whether the arena is a lane's, and goes from thread to thread with its work.
     by_turns: bool,
+    /// Payload is neither copied nor summed: a measurement of all else.
+    bare: bool,
     /// Buffers that a lane has freed and that aren't its own, until it is their owner's turn.
     strays: Vec<Buf>,
     /// Free buffers per pool and class, the warmest last.
@@ -136,6 +137,7 @@ impl Arena {
             lent_to_lanes: None,
             apart: None,
             by_turns: false,
+            bare: false,
             strays: Vec::new(),
             free: Default::default(),
             chunks_max: chunks(limit_bytes),

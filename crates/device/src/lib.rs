@@ -19,7 +19,7 @@ pub mod sim;
 mod tables;
 pub mod wrap;
 
-pub use arena::{Arena, CHUNK_BYTES, Chunk, Hands, LaneMemory, Loan, Share, Work, prefetch};
+pub use arena::{Arena, CHUNK_BYTES, Chunk, Loan, Share, prefetch};
 pub use device::{Device, DeviceIo, Done, Geometry, Hang};
 pub use rng::Rng;
 pub use tables::Tables;

@@ -28,11 +28,11 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Barrier;
 use std::time::Instant;
 
-use flashfront_device::{Arena, Hands, LaneMemory, Rng, Work, prefetch};
+use flashfront_device::{Arena, Rng, prefetch};
 use flashfront_engine::format::Superblock;
 use flashfront_engine::{
-    BLOCK_BYTES, Buf, DeviceId, Effect, Effects, Engine, Event, Input, Io, LaneJob, Lba, Memory, Mode, Op, Options,
-    OriginId, Request, RequestId, RequestOp, Span, Status, Time, Token,
+    BLOCK_BYTES, Buf, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba, Memory, Mode, Op, Options, OriginId,
+    Request, RequestId, RequestOp, Span, Status, Time, Token,
 };
 use flashfront_proof::{OriginSpec, WorldSpec};
 use tempfile::tempfile;
@@ -53,71 +53,29 @@ const DEPTH: usize = 32;
 const PAYLOADS: usize = 16 << 10;
 const PATTERN: u8 = 0x5a;
 
-/// A buffer's number in a [`Bare`] memory has its owner above this bit. The owner is 0, the memory
-/// of all, or a lane, counted from 1.
-const OWNER_SHIFT: u32 = 24;
-
 /// Buffers without payload: they have bytes only where the engine itself writes.
 #[derive(Default)]
 struct Bare {
-    owner: u32,
     buffers: Vec<Vec<u8>>,
     free: Vec<u32>,
-    /// Freed here, and owned by another memory.
-    strays: Vec<Buf>,
-    /// The memories of lanes that work at the same time, and the threads.
-    #[expect(clippy::vec_box, reason = "a memory goes to another thread and comes back with each turn")]
-    lanes: Vec<Box<Self>>,
-    hands: Option<Hands<Bare>>,
-}
-
-impl LaneMemory for Bare {}
-
-impl Bare {
-    /// Memory for lanes that this thread and so many helpers work on.
-    fn apart(lanes: u32, helpers: usize) -> Self {
-        let lane = |owner| Box::new(Self { owner, ..Self::default() });
-        let hands = Hands::new(lanes as usize, helpers).expect("there are threads");
-        Self { lanes: (1..=lanes).map(lane).collect(), hands: Some(hands), ..Self::default() }
-    }
-
-    fn owner_of(&self, buf: Buf) -> &Self {
-        let owner = buf.0 >> OWNER_SHIFT;
-        if owner == self.owner { self } else { &self.lanes[owner as usize - 1] }
-    }
-
-    fn owner_of_mut(&mut self, buf: Buf) -> &mut Self {
-        let owner = buf.0 >> OWNER_SHIFT;
-        if owner == self.owner { self } else { &mut self.lanes[owner as usize - 1] }
-    }
-}
-
-/// The place of a buffer in its owner's list.
-const fn place_of(buf: Buf) -> usize {
-    (buf.0 & ((1 << OWNER_SHIFT) - 1)) as usize
 }
 
 impl Memory for Bare {
     fn alloc(&mut self, _bytes: u32) -> Buf {
         Buf(self.free.pop().unwrap_or_else(|| {
             self.buffers.push(Vec::new());
-            self.owner << OWNER_SHIFT | (self.buffers.len() - 1) as u32
+            (self.buffers.len() - 1) as u32
         }))
     }
     fn free(&mut self, buf: Buf) {
-        if self.lanes.is_empty() && buf.0 >> OWNER_SHIFT != self.owner {
-            self.strays.push(buf);
-        } else {
-            self.owner_of_mut(buf).free.push(buf.0);
-        }
+        self.free.push(buf.0);
     }
     fn bytes(&self, span: Span) -> &[u8] {
-        let bytes = &self.owner_of(span.buf()).buffers[place_of(span.buf())];
-        &bytes[span.offset() as usize..(span.offset() + span.len) as usize]
+        &self.buffers[span.buf().0 as usize][span.offset() as usize..(span.offset() + span.len) as usize]
     }
     fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
         let (from, to) = (span.offset() as usize, (span.offset() + span.len) as usize);
-        let bytes = &mut self.owner_of_mut(span.buf()).buffers[place_of(span.buf())];
+        let bytes = &mut self.buffers[span.buf().0 as usize];
         if bytes.len() < to {
             bytes.resize(to, 0);
         }
@@ -130,20 +88,6 @@ impl Memory for Bare {
     }
     fn expect_line(&self, at: *const u8) {
         prefetch(at);
-    }
-    fn apart_from(&self) -> Option<u64> {
-        // As an arena does.
-        self.hands.is_some().then_some(4)
-    }
-    fn apart(&mut self, jobs: &mut Vec<LaneJob>) {
-        let Some(hands) = &self.hands else { return };
-        let all = jobs.drain(..).zip(self.lanes.drain(..)).map(|(job, memory)| Work::new(job, memory)).collect();
-        for work in hands.share(all) {
-            jobs.push(work.job);
-            self.lanes.push(work.memory);
-        }
-        let strays: Vec<Buf> = self.lanes.iter_mut().flat_map(|lane| std::mem::take(&mut lane.strays)).collect();
-        strays.into_iter().for_each(|buf| self.free(buf));
     }
 }
 
@@ -195,15 +139,17 @@ impl Bench {
         superblock.empty_checkpoints().iter().for_each(|(offset, block)| headers.put(*offset, block));
         let options = Options { sequential_bypass_bytes: 0, ..Options::default() };
         let engine = Engine::new(superblock, options, Time(0)).expect("an origin that can be indexed");
-        let helpers = threads.and_then(|threads| threads.checked_sub(1)).filter(|helpers| *helpers > 0);
-        let mut memory: Box<dyn Memory> = if payload {
-            let mut arena = Arena::new(1 << 30);
-            if let Some(helpers) = helpers {
+        // Threads need an arena, also for buffers without payload. So does the one thread that they
+        // are compared with.
+        let mut memory: Box<dyn Memory> = if payload || threads.is_some() {
+            let arena = Arena::new(1 << 30);
+            let mut arena = if payload { arena } else { arena.without_payload() };
+            if let Some(helpers) = threads.and_then(|threads| threads.checked_sub(1)).filter(|helpers| *helpers > 0) {
                 arena.set_apart(lanes as usize, helpers, 256 << 20).expect("there are threads");
             }
             Box::new(arena)
         } else {
-            Box::new(helpers.map_or_else(Bare::default, |helpers| Bare::apart(lanes, helpers)))
+            Box::<Bare>::default()
         };
         let idle = (0..if payload { PAYLOADS } else { 128 }).map(|_| memory.alloc(BLOCK_BYTES as u32));
         let idle: VecDeque<Buf> = idle.collect();

@@ -15,7 +15,7 @@ use flashfront_engine::{Buf, LaneJob, Time};
 use super::Arena;
 use super::caches::Unfenced;
 use super::classes::{CHUNK_NUMBERS, number_of};
-use super::hands::{Hands, LaneMemory, Work};
+use super::hands::{Hands, Work};
 use super::lending::NUMBERS;
 
 /// With this many blocks for each of two lanes their work is done apart. That costs 0.5 to 1 us, as
@@ -29,7 +29,7 @@ pub(super) struct Apart {
     #[expect(clippy::vec_box, reason = "an arena goes to another thread and comes back with each turn")]
     arenas: Vec<Box<Arena>>,
     /// The threads; none when lanes work one after the other again.
-    hands: Option<Hands<Arena>>,
+    hands: Option<Hands>,
     least_blocks: u64,
     /// How often they were at work.
     turns: u64,
@@ -81,21 +81,15 @@ impl Apart {
         debug_assert_eq!(arenas.len(), jobs.len(), "an arena for each lane");
         let all = jobs.drain(..).zip(arenas.drain(..)).map(|(job, arena)| Work::new(job, arena)).collect();
         for work in hands.share(all) {
-            debug_assert!(work.memory.unfenced.is_empty(), "a lane's copies end before its work changes hands");
+            debug_assert!(work.arena.unfenced.is_empty(), "a lane's copies end before its work changes hands");
             jobs.push(work.job);
-            arenas.push(work.memory);
+            arenas.push(work.arena);
         }
     }
 
     /// Takes buffers that lanes have freed and that belong to other arenas.
     pub(super) fn strays(&mut self) -> Vec<Buf> {
         (0..self.arenas.len()).flat_map(|lane| std::mem::take(&mut self.arena(lane).strays)).collect()
-    }
-}
-
-impl LaneMemory for Arena {
-    fn end_copies(&mut self) {
-        self.unfenced.end_all();
     }
 }
 
@@ -119,7 +113,7 @@ impl Arena {
         self.lend_to_lanes();
         let set_up = |mut arena: Self| {
             arena.borrow_as(self);
-            arena.by_turns = true;
+            (arena.by_turns, arena.bare) = (true, self.bare);
             Box::new(arena.in_huge_pages(self.huge))
         };
         let arenas = arenas.into_iter().map(set_up).collect();
@@ -133,6 +127,13 @@ impl Arena {
         if let Some(apart) = &mut self.apart {
             apart.hands = None;
         }
+    }
+
+    /// Neither copies nor sums payload: so a benchmark measures what all else costs.
+    #[must_use]
+    pub const fn without_payload(mut self) -> Self {
+        self.bare = true;
+        self
     }
 
     /// How often lanes worked at the same time.

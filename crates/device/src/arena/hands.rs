@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Thread};
 
-use flashfront_engine::{LaneJob, Memory};
+use flashfront_engine::LaneJob;
+
+use super::Arena;
 
 /// How often a helper looks for work before it sleeps: some 30 us, longer than a turn of a busy
 /// engine.
@@ -32,51 +34,37 @@ const WAITING: u8 = 1;
 const CLAIMED: u8 = 2;
 const DONE: u8 = 3;
 
-/// A lane's memory, which goes from thread to thread with the lane's work.
-pub trait LaneMemory: Memory + Send + 'static {
-    /// Ends what the processor still has on its way: the next look may come from another thread.
-    fn end_copies(&mut self) {}
-}
-
 /// A lane's work, with the memory to do it in.
-pub struct Work<M> {
-    /// The work.
-    pub job: LaneJob,
-    /// The memory.
-    pub memory: Box<M>,
+pub(super) struct Work {
+    pub(super) job: LaneJob,
+    pub(super) arena: Box<Arena>,
     /// The panic by which the work ended.
     panicked: Option<Box<dyn Any + Send>>,
 }
 
-impl<M: LaneMemory> Work<M> {
-    /// Work that is not begun.
-    #[must_use]
-    pub fn new(job: LaneJob, memory: Box<M>) -> Self {
-        Self { job, memory, panicked: None }
+impl Work {
+    pub(super) fn new(job: LaneJob, arena: Box<Arena>) -> Self {
+        Self { job, arena, panicked: None }
     }
 
     fn run(&mut self) {
-        let run = AssertUnwindSafe(|| self.job.run(&mut *self.memory));
+        let run = AssertUnwindSafe(|| self.job.run(&mut *self.arena));
         self.panicked = catch_unwind(run).err();
-        self.memory.end_copies();
+        // The next look may come from another thread.
+        self.arena.unfenced.end_all();
     }
 }
 
 /// A place where the work of a lane is put down.
-struct WorkSlot<M> {
+#[derive(Default)]
+struct WorkSlot {
     state: AtomicU8,
-    work: Mutex<Option<Work<M>>>,
+    work: Mutex<Option<Work>>,
 }
 
-impl<M> Default for WorkSlot<M> {
-    fn default() -> Self {
-        Self { state: AtomicU8::new(EMPTY), work: Mutex::new(None) }
-    }
-}
-
-impl<M: LaneMemory> WorkSlot<M> {
+impl WorkSlot {
     /// No thread ever waits for this lock: the state says whose turn it is.
-    fn work(&self) -> MutexGuard<'_, Option<Work<M>>> {
+    fn work(&self) -> MutexGuard<'_, Option<Work>> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -93,12 +81,12 @@ impl<M: LaneMemory> WorkSlot<M> {
     }
 }
 
-struct Table<M> {
-    places: Vec<WorkSlot<M>>,
+struct Table {
+    places: Vec<WorkSlot>,
     quit: AtomicBool,
 }
 
-impl<M> Table<M> {
+impl Table {
     fn is_waiting(&self) -> bool {
         self.places.iter().any(|place| place.state.load(Ordering::SeqCst) == WAITING)
     }
@@ -111,25 +99,22 @@ struct Helper {
 }
 
 /// The helpers.
-pub struct Hands<M> {
-    table: Arc<Table<M>>,
+pub(super) struct Hands {
+    table: Arc<Table>,
     helpers: Vec<Helper>,
     /// Helpers do all the work, so that a test knows which thread does it.
     pub(super) leaves_all: bool,
 }
 
-impl<M> std::fmt::Debug for Hands<M> {
+impl std::fmt::Debug for Hands {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Hands({} helpers)", self.helpers.len())
     }
 }
 
-impl<M: LaneMemory> Hands<M> {
+impl Hands {
     /// Starts `helpers` helpers for `lanes` lanes.
-    ///
-    /// # Errors
-    /// When the kernel refuses a thread.
-    pub fn new(lanes: usize, helpers: usize) -> std::io::Result<Self> {
+    pub(super) fn new(lanes: usize, helpers: usize) -> std::io::Result<Self> {
         let places = std::iter::repeat_with(WorkSlot::default).take(lanes).collect();
         let table = Arc::new(Table { places, quit: AtomicBool::new(false) });
         let mut hands = Self { table, helpers: Vec::new(), leaves_all: false };
@@ -149,10 +134,7 @@ impl<M: LaneMemory> Hands<M> {
     }
 
     /// Does all of it, with the helpers' help, and gives it back in its order.
-    ///
-    /// # Panics
-    /// As a piece of work panicked.
-    pub fn share(&self, mut all: Vec<Work<M>>) -> Vec<Work<M>> {
+    pub(super) fn share(&self, mut all: Vec<Work>) -> Vec<Work> {
         let places = &self.table.places[..all.len()];
         let (mut wanted, mut blocks) = (0, 0);
         for (place, work) in places.iter().zip(all.drain(..)) {
@@ -198,7 +180,7 @@ impl<M: LaneMemory> Hands<M> {
     }
 }
 
-impl<M> Drop for Hands<M> {
+impl Drop for Hands {
     fn drop(&mut self) {
         self.table.quit.store(true, Ordering::SeqCst);
         for helper in &mut self.helpers {
@@ -210,7 +192,7 @@ impl<M> Drop for Hands<M> {
 }
 
 /// A helper's life.
-fn help<M: LaneMemory>(table: &Table<M>, asleep: &AtomicBool) {
+fn help(table: &Table, asleep: &AtomicBool) {
     let mut looks = 0;
     while !table.quit.load(Ordering::SeqCst) {
         if table.places.iter().rev().any(WorkSlot::claim) {
