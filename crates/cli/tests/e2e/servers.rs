@@ -15,7 +15,7 @@ use flashfront_serve::frontend::nbd::{Client, ClientError, Listen, connect};
 use serde_json::Value;
 
 use crate::bridges::storage_daemon;
-use crate::harness::{MIB, Random, Volume, must, skip_without, tool};
+use crate::harness::{MIB, Random, Volume, must, output, show, skip_without, tool};
 use crate::stamps::{Record, SECTOR};
 use crate::told;
 use crate::writers::{Answered, lock, write_until_over};
@@ -196,7 +196,9 @@ fn qemu_storage_daemon_is_killed_under_load() {
     });
     let records = survives(&mut volume, &mut server, 3);
     let qcow2 = image.with_extension("qcow2");
-    must(tool("qemu-img").arg("check").arg(&qcow2));
+    // 3: room was lost as qemu was killed, and no data.
+    let checked = output(tool("qemu-img").arg("check").arg(&qcow2));
+    assert!(matches!(checked.status.code(), Some(0 | 3)), "{}", show(&checked));
     must(tool("qemu-img").args(["convert", "-O", "raw"]).arg(&qcow2).arg(&image));
     assert_held(&image, &records);
 }
