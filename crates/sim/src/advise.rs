@@ -253,7 +253,7 @@ fn system(question: &Question, survey: &Survey, setup: Setup) -> Box<dyn System>
         ModelSpec::Hdd(spec) => {
             ModelSpec::Hdd(HddSpec { whole_bytes: question.origin.size_bytes.max(origin_bytes), ..spec })
         }
-        model @ ModelSpec::Ssd(_) => model,
+        model @ (ModelSpec::Ssd(_) | ModelSpec::Volume(_)) => model,
     };
     let flashfront = |cache, cache_bytes, mode, options| -> Box<dyn System> {
         Box::new(Flashfront::new(&FlashfrontSpec { origin, origin_bytes, cache, cache_bytes, mode, options }))

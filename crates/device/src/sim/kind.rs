@@ -4,6 +4,7 @@
 use super::hdd::{Hdd, HddSpec};
 use super::model::Model;
 use super::ssd::{Ssd, SsdSpec};
+use super::volume::{Volume, VolumeSpec};
 
 /// The kinds of devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,6 +13,8 @@ pub enum ModelSpec {
     Hdd(HddSpec),
     /// Flash behind a controller.
     Ssd(SsdSpec),
+    /// Storage behind a network.
+    Volume(VolumeSpec),
 }
 
 impl ModelSpec {
@@ -21,6 +24,7 @@ impl ModelSpec {
         match self {
             Self::Hdd(spec) => Box::new(Hdd::new(spec, size_bytes)),
             Self::Ssd(spec) => Box::new(Ssd::new(spec, size_bytes)),
+            Self::Volume(spec) => Box::new(Volume::new(spec)),
         }
     }
 
@@ -30,6 +34,7 @@ impl ModelSpec {
         match self {
             Self::Hdd(spec) => Self::Hdd(spec.scaled(times)),
             Self::Ssd(spec) => Self::Ssd(spec.scaled(times)),
+            Self::Volume(spec) => Self::Volume(spec.scaled(times)),
         }
     }
 

@@ -8,6 +8,7 @@ mod kind;
 mod model;
 mod ramdisk;
 mod ssd;
+mod volume;
 
 pub use catalog::{Known, known};
 pub use hdd::HddSpec;
@@ -15,3 +16,4 @@ pub use kind::ModelSpec;
 pub use model::{Model, ModelIo};
 pub use ramdisk::{Fate, RamDisk, RamSpec};
 pub use ssd::{Fill, SsdSpec};
+pub use volume::{Burst, VolumeSpec};
