@@ -8,13 +8,13 @@
 
 use crate::act::checkpoint::BATCH_BLOCKS;
 use crate::act::commit::log::commits_most;
-use crate::act::destage::rate::RUNS_MAX;
 use crate::act::destage::state::RUN_BLOCKS_MAX;
 use crate::act::detour::state::{SINGLE_MAX, WIDE_BLOCKS, WIDE_MAX};
 use crate::act::neighbours::IN_FLIGHT_BLOCKS_MAX;
 use crate::act::reclaim::{SURVIVORS_MAX, VICTIMS_MAX};
 use crate::act::sync::COPIES_MAX;
 use crate::lane::MERGING_MAX;
+use crate::organ::reach::{FAR_RUN_BLOCKS_MAX, FAR_RUNS_MAX, RUNS_MAX};
 use crate::organ::zeroes::{RAGGED_MAX, WHOLE_BLOCKS};
 
 /// Single blocks of a lane beside survivors, merges, detours and copies to a new mirror. These are
@@ -29,6 +29,7 @@ const SINGLE_OF_ALL: u32 = RAGGED_MAX + 2;
 /// more such reads, of as many bytes together.
 const AROUND_BLOCKS: u32 = 16;
 const _: () = assert!(WIDE_BLOCKS == AROUND_BLOCKS, "detours have buffers of the same size");
+const _: () = assert!(FAR_RUN_BLOCKS_MAX == AROUND_BLOCKS, "short runs have buffers of the same size");
 
 /// Buffers of an engine of so many lanes: how large each is, in blocks, and how many there are of
 /// them at most. The window and the RAM front are not among them.
@@ -38,7 +39,7 @@ pub const fn buffers_most(lanes: u32) -> [(u32, u32); 5] {
     [
         (1, single * lanes + SINGLE_OF_ALL),
         (WHOLE_BLOCKS, 1),
-        (AROUND_BLOCKS, (IN_FLIGHT_BLOCKS_MAX as u32 / AROUND_BLOCKS + WIDE_MAX) * lanes),
+        (AROUND_BLOCKS, (IN_FLIGHT_BLOCKS_MAX as u32 / AROUND_BLOCKS + WIDE_MAX) * lanes + RUNS_MAX + FAR_RUNS_MAX),
         (BATCH_BLOCKS, lanes),
         (RUN_BLOCKS_MAX, commits_most(lanes) as u32 * lanes + RUNS_MAX),
     ]

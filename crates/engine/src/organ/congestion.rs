@@ -13,6 +13,7 @@
 
 use crate::fact::types::Time;
 use crate::format::COMMIT_ENTRIES_MAX;
+use crate::organ::reach::Reach;
 
 /// The cache device has to be so many times slower: the origin has other things to do, and what it
 /// is asked delays them.
@@ -270,6 +271,7 @@ pub(crate) struct OriginGauge {
     /// Reads that complete blocks: only whether they are answered.
     pub(crate) merges: Gauge,
     pub(crate) writes: WriteGauge,
+    pub(crate) reach: Reach,
 }
 
 impl OriginGauge {

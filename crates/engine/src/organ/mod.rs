@@ -24,6 +24,7 @@ pub(crate) mod origin;
 pub(crate) mod piece;
 pub(crate) mod places;
 pub(crate) mod ram_front;
+pub(crate) mod reach;
 pub(crate) mod room;
 pub(crate) mod router;
 pub(crate) mod segment;

@@ -17,6 +17,7 @@ use crate::lanes::Lanes;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::index::Flat;
 use crate::organ::origin::OriginDelta;
+use crate::organ::reach::FAR_RUN_BLOCKS_MAX;
 use crate::organ::router::Router;
 
 /// Assumed before anything was measured: a disk's sorted random writes, about 400 a second.
@@ -35,12 +36,24 @@ const PUT_OFF_MAX: u64 = 4;
 /// Rewritten blocks that are passed over one after the other before one is taken all the same.
 const PASSED_OVER_MAX: u32 = 64;
 
+/// Where one more run finds its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Among those that any origin may have.
+    Near,
+    /// Among those for origins that are far away: the run is short.
+    Far,
+}
+
 /// Destage of one origin.
 pub(super) struct Batches {
     order: Box<dyn Order>,
     pub(super) refusals: Refusals,
     /// Runs gathered or written right now.
     pub(super) runs: u32,
+    /// How many of them an origin has only because it is far away. They are counted as the first
+    /// that end, so that no more long runs are under way than others are.
+    pub(super) far_runs: u32,
     /// Runs written, waiting for a flush: (lane, run).
     written: Vec<(usize, usize)>,
     written_blocks: u64,
@@ -97,6 +110,7 @@ impl Batches {
             order: (order::ALL[0].build)(),
             refusals: Refusals::default(),
             runs: 0,
+            far_runs: 0,
             written: Vec::new(),
             written_blocks: 0,
             flushing: 0,
@@ -126,14 +140,24 @@ impl Batches {
     /// A run (lane, number) is on the origin, and waits for the flush.
     pub(super) fn run_written(&mut self, run: (usize, usize), blocks: u32, now: Time) {
         self.answered = Some(now);
-        self.runs -= 1;
+        self.run_ended();
         self.written.push(run);
         self.written_blocks += u64::from(blocks);
     }
 
+    const fn run_ended(&mut self) {
+        self.runs -= 1;
+        self.far_runs = self.far_runs.saturating_sub(1);
+    }
+
+    fn run_began(&mut self, place: Place) {
+        self.runs += 1;
+        self.far_runs += u32::from(place == Place::Far);
+    }
+
     /// A run ended without being written.
     pub(super) fn run_dropped(&mut self, now: Time) {
-        self.runs -= 1;
+        self.run_ended();
         self.answered = Some(now);
         if self.idle() {
             // What failed says nothing about what the next batch takes.
@@ -241,6 +265,7 @@ impl Batches {
     pub(super) fn start_urgent(
         &mut self,
         places: &Range<u64>,
+        place: Place,
         lanes: &mut Lanes,
         router: &Router,
         cx: &mut Cx<'_>,
@@ -252,8 +277,8 @@ impl Batches {
                 from = flat.0 + 1;
                 if let Some(end) = run_end(lane, flat) {
                     from = end.0;
-                } else if start_run(lane, flat, run_end_max(flat, router, cx), cx) > 0 {
-                    self.runs += 1;
+                } else if start_run(lane, flat, run_end_max(flat, place, router, cx), cx) > 0 {
+                    self.run_began(place);
                     return true;
                 } else {
                     seal_for_destage(lane, flat, cx);
@@ -269,32 +294,34 @@ impl Batches {
     pub(super) fn start_next(
         &mut self,
         places: Range<u64>,
-        hurry: bool,
+        (hurry, place): (bool, Place),
         lanes: &mut Lanes,
         router: &Router,
         cx: &mut Cx<'_>,
     ) -> bool {
-        let Some(place) = self.order.next(&DirtyBlocks(lanes, places)) else {
+        let Some(next) = self.order.next(&DirtyBlocks(lanes, places)) else {
             self.begin_sweep(cx.now);
             return false;
         };
-        let flat = Flat(place);
+        let flat = Flat(next);
         let lane = lanes.at_hand(router.lane_of(flat));
         let end = if let Some(end) = run_end(lane, flat) {
             end
         } else {
             if hurry || self.passed_over >= PASSED_OVER_MAX || !pass_over(lane, flat) {
                 self.passed_over = 0;
-                let end = run_end_max(flat, router, cx);
+                let end = run_end_max(flat, place, router, cx);
                 let mut blocks = start_run(lane, flat, end, cx);
                 if blocks == 0 && seal_for_destage(lane, flat, cx) {
                     blocks = start_run(lane, flat, end, cx);
                 }
-                self.runs += u32::from(blocks > 0);
-                Flat(place + u64::from(blocks.max(1)))
+                if blocks > 0 {
+                    self.run_began(place);
+                }
+                Flat(next + u64::from(blocks.max(1)))
             } else {
                 self.passed_over += 1;
-                Flat(place + 1)
+                Flat(next + 1)
             }
         };
         self.order.taken(end.0);
@@ -303,9 +330,10 @@ impl Batches {
 }
 
 /// How far a run that starts at a block may go: to the end of its stripe, or of its origin.
-fn run_end_max(flat: Flat, router: &Router, cx: &Cx<'_>) -> Flat {
+fn run_end_max(flat: Flat, place: Place, router: &Router, cx: &Cx<'_>) -> Flat {
     let origin = &cx.facts.origins[cx.facts.origin_of(flat)];
-    router.stripe_end(flat).min(Flat(origin.places().end))
+    let end = router.stripe_end(flat).min(Flat(origin.places().end));
+    if place == Place::Far { end.min(flat + FAR_RUN_BLOCKS_MAX) } else { end }
 }
 
 /// Whether a dirty block was rewritten since the last sweep came by: then it may be again, and is

@@ -45,9 +45,6 @@ pub(crate) struct Pace {
     pub(crate) pressed: bool,
 }
 
-/// I/Os of destage in flight. A disk can choose among that many (NCQ has 32 places, and runs are
-/// long).
-pub(crate) const RUNS_MAX: u32 = 16;
 /// Below this part of the limit destage waits for idle moments. A block that is rewritten meanwhile
 /// is written to the origin once.
 pub(super) const BACKGROUND_PERCENT: u64 = 30;

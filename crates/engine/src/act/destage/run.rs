@@ -16,7 +16,7 @@
 
 use alloc::vec::Vec;
 
-use super::state::{RUN_BLOCKS_MAX, Run};
+use super::state::{RUN_BLOCKS_MAX, Run, buffer_blocks};
 use crate::act::commit::log::Bytes;
 use crate::act::damage::{damaged, holder, lose, try_other};
 use crate::act::direct::{fail_awaiting_clean, resume_awaiting_clean};
@@ -107,9 +107,7 @@ pub(crate) fn start_run(lane: &mut Lane, first: Flat, end: Flat, cx: &mut Cx<'_>
     if blocks == 0 {
         return 0;
     }
-    // Every run has a buffer of the same size. With many sizes each size would want chunks of
-    // memory of its own.
-    let buf = cx.alloc(RUN_BLOCKS_MAX);
+    let buf = cx.alloc(buffer_blocks(blocks));
     lane.run_ranges.insert(first, blocks);
     for &(slot, _) in &versions {
         // The slot must keep meaning this version until the block is clean.
@@ -124,6 +122,7 @@ pub(crate) fn start_run(lane: &mut Lane, first: Flat, end: Flat, cx: &mut Cx<'_>
         pending: 1,
         result: Ok(()),
         failed_flushes: 0,
+        began: cx.now,
     });
     let mut nth = 0;
     while nth < blocks {
@@ -222,6 +221,7 @@ pub(crate) fn write_run(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
     let io = lane.ios.insert(LaneIo::RunWrite { run });
     let origin = cx.facts.origin_of(first);
     lane.runs[run].failed_flushes = cx.delta.origins[origin].flush.failures();
+    lane.runs[run].began = cx.now;
     cx.delta.origins[origin].gauge.writes.began(cx.now);
     cx.io(lane.id, io, device, Op::Write, offset, Some(Span::new(buf, 0, len as u32)));
 }
@@ -243,8 +243,9 @@ pub(crate) fn run_write_done(lane: &mut Lane, run: usize, result: Result<(), Dev
         return;
     }
     if let Some(buf) = lane.runs[run].buf.take() {
-        cx.free(buf, RUN_BLOCKS_MAX);
+        cx.free(buf, buffer_blocks(blocks));
     }
+    cx.delta.origins[origin].gauge.reach.wrote(cx.now.since_ns(lane.runs[run].began));
     if cx.facts.planted(Canary::CleanEarly) {
         cx.delta.tell(Up::RunDropped { origin });
         run_flushed(lane, run, Ok(()), cx);
@@ -363,7 +364,7 @@ fn end_run(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) -> (Flat, Vec<(u32, u32
         lane.log.unpin(slot);
     }
     if let Some(buf) = run.buf {
-        cx.free(buf, RUN_BLOCKS_MAX);
+        cx.free(buf, buffer_blocks(run.versions.len() as u32));
     }
     (run.first, run.versions)
 }

@@ -3,8 +3,8 @@
 
 use alloc::vec::Vec;
 
-use super::batches::Batches;
-use super::rate::{Pace, RUNS_MAX, View, pace};
+use super::batches::{Batches, Place};
+use super::rate::{Pace, View, pace};
 use super::readers::Credit;
 use super::state::Ending;
 use crate::act::direct::any_awaits_clean;
@@ -15,6 +15,7 @@ use crate::delta::Delta;
 use crate::fact::types::{Mode, Time};
 use crate::lanes::Lanes;
 use crate::organ::places;
+use crate::organ::reach::{FAR_RUNS_MAX, RUNS_MAX};
 use crate::organ::room::{Cost, Outlook, Room, Rooms};
 use crate::organ::router::Router;
 
@@ -218,9 +219,20 @@ impl Destager {
         })
     }
 
-    /// Whether one more run of this origin may be under way.
-    fn has_place(&self, origin: usize) -> bool {
-        places::is_left(RUNS_MAX, self.origins[origin].runs, self.origins.iter().map(|batches| batches.runs))
+    /// Where one more run of this origin would have its place, if there is one.
+    fn place(&self, origin: usize, pace: Pace, cx: &Cx<'_>) -> Option<Place> {
+        let near = |batches: &Batches| batches.runs - batches.far_runs;
+        let (it, reach) = (&self.origins[origin], &cx.delta.origins[origin].gauge.reach);
+        let beside_clients = pace.pause_permille > 0;
+        if beside_clients && it.runs >= reach.beside() {
+            return None;
+        }
+        if places::is_left(RUNS_MAX, near(it), self.origins.iter().map(near)) {
+            return Some(Place::Near);
+        }
+        let far = self.origins.iter().map(|batches| batches.far_runs);
+        (!beside_clients && it.far_runs < reach.more() && places::is_left(FAR_RUNS_MAX, it.far_runs, far))
+            .then_some(Place::Far)
     }
 
     /// Starts runs of this batch, and while that is being flushed, of the next.
@@ -252,7 +264,7 @@ impl Destager {
         let (mut tries, mut sweeps_ended) = (0, 0);
         // With nothing in flight nobody would come back here. Then all is looked at, from the place
         // of the sweep to its end, and once more from the start.
-        while self.has_place(origin)
+        while let Some(place) = self.place(origin, pace, cx)
             && self.origins[origin].has_room(batch, blocks)
             && (tries < TRIES_PER_STEP || self.origins[origin].idle())
         {
@@ -272,8 +284,8 @@ impl Destager {
             }
             tries += 1;
             let places = cx.facts.origins[origin].places();
-            if !batches.start_urgent(&places, lanes, router, cx)
-                && !batches.start_next(places, pace.hurry, lanes, router, cx)
+            if !batches.start_urgent(&places, place, lanes, router, cx)
+                && !batches.start_next(places, (pace.hurry, place), lanes, router, cx)
             {
                 sweeps_ended += 1;
                 if !batches.idle() || sweeps_ended == 2 {

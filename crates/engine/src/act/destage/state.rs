@@ -5,10 +5,18 @@ use alloc::vec::Vec;
 
 use crate::fact::io::{DeviceError, DeviceId};
 use crate::fact::memory::Buf;
+use crate::fact::types::Time;
 use crate::organ::index::Flat;
+use crate::organ::reach::FAR_RUN_BLOCKS_MAX;
 
 /// The longest run: 1 MiB is past the point where a disk's seek matters.
 pub(crate) const RUN_BLOCKS_MAX: u32 = 256;
+
+/// The size of the buffer for a run of so many blocks. There are two sizes: with many each size
+/// would want chunks of memory of its own.
+pub(crate) const fn buffer_blocks(blocks: u32) -> u32 {
+    if blocks <= FAR_RUN_BLOCKS_MAX { FAR_RUN_BLOCKS_MAX } else { RUN_BLOCKS_MAX }
+}
 
 /// A destage run.
 pub(crate) struct Run {
@@ -23,6 +31,8 @@ pub(crate) struct Run {
     pub(super) result: Result<(), DeviceError>,
     /// How many flushes its origin had failed when its write began.
     pub(super) failed_flushes: u32,
+    /// When its write began.
+    pub(super) began: Time,
 }
 
 /// The end of a batch whose flush is over. It has the number of runs, how many of them have not
