@@ -2,10 +2,10 @@
 //! How far away an origin is, and so how many runs of destage are on their way to it.
 //!
 //! A disk is near: it answers one write after the other, and many at a time only wait for each
-//! other. A volume behind a network is far: a write takes as long alone as beside others, until its
-//! bandwidth or its I/Os a second are used up. So the longest time of which more runs make no use is
-//! found as congestion of a network is (L. Brakmo and L. Peterson, "TCP Vegas", 1995): as long as
-//! writes take hardly longer than the shortest one, one more is sent; else one less.
+//! other. A volume behind a network is far: a write takes as long alone as beside others. That ends
+//! when its bandwidth, or its I/Os a second, are used up. So runs are counted as packets on a
+//! network are (L. Brakmo and L. Peterson, "TCP Vegas", 1995). As long as writes take hardly longer
+//! than the shortest one, one more is sent; else one less.
 
 /// An origin that answers its fastest write sooner than that is near: 16 runs at a time are 40,000
 /// a second there. A disk's write cache takes 0.1 ms.
