@@ -8,6 +8,7 @@ use slab::Slab;
 use crate::act::destage::Destager;
 use crate::act::persist::Persist;
 use crate::act::throttle::Throttle;
+use crate::act::volumes::state::Volumes;
 use crate::fact::memory::{Buf, LaneJob};
 use crate::fact::types::Time;
 use crate::organ::active::{Active, Range};
@@ -75,6 +76,7 @@ pub(crate) struct Coordinator {
     /// Lanes while they work apart.
     pub(crate) jobs: Vec<LaneJob>,
     pub(crate) persist: Persist,
+    pub(crate) volumes: Volumes,
     /// A flush of the cache device is in flight.
     pub(crate) cache_flushing: bool,
     /// What the flush in flight covers of each lane.
@@ -107,6 +109,7 @@ impl Coordinator {
             shadow,
             jobs: Vec::new(),
             persist: Persist::default(),
+            volumes: Volumes::default(),
             cache_flushing: false,
             covered: Vec::new(),
             until_drained: Vec::new(),
@@ -118,6 +121,15 @@ impl Coordinator {
             begun: false,
             now,
         }
+    }
+
+    /// There is one origin more.
+    pub(crate) fn add_origin(&mut self, now: Time) {
+        self.sequences.push(Sequences::new());
+        self.throttle.add_origin();
+        self.zeroes.add_origin();
+        self.ranges.add_origin();
+        self.destager.add_origin(now);
     }
 
     /// How far its life is.

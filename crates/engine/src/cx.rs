@@ -184,7 +184,7 @@ impl Cx<'_> {
         let it = &self.facts.origins[origin];
         let offset = (flat.0 - it.base.0) * BLOCK_BYTES;
         let len = (blocks * BLOCK_BYTES).min(it.size_bytes - offset);
-        (DeviceId::Origin(self.facts.superblock.origins[origin].id), offset, len)
+        (DeviceId::Origin(it.id), offset, len)
     }
 
     pub(crate) fn alloc(&mut self, blocks: u32) -> Buf {

@@ -19,6 +19,7 @@ use crate::fact::types::{BLOCK_BYTES, Time};
 use crate::organ::budget::Budget;
 use crate::organ::cache_reads::CacheReads;
 use crate::organ::congestion::{CacheGauge, Taken};
+use crate::organ::flush::OriginFlush;
 use crate::organ::measured::Measured;
 use crate::organ::members::{Members, MembersState};
 use crate::organ::origin::OriginDelta;
@@ -74,6 +75,11 @@ impl Delta {
             window_bytes: Sum::default(),
             measured: None,
         }
+    }
+
+    /// There is one origin more.
+    pub(crate) fn add_origin(&mut self) {
+        self.origins.push(OriginDelta::new(OriginFlush::new(false)));
     }
 
     /// Tells the coordinator something.

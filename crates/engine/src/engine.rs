@@ -18,6 +18,7 @@ use crate::act::ranges::ranges_step;
 use crate::act::request::accept;
 use crate::act::zeroes::zeroes_step;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -25,10 +26,13 @@ use core::ops::RangeInclusive;
 use crate::act::apart::pays_apart;
 use crate::act::hang::answers;
 use crate::act::mirror::MIRRORED;
+use crate::act::persist::Told;
 use crate::act::reclaim::reclaim_step;
 use crate::act::reclaim::state::watermark;
 use crate::act::recover::begin_recovery;
 use crate::act::sync;
+use crate::act::volumes;
+use crate::act::volumes::{give_up, volumes_step};
 use crate::coordinator::{Coordinator, Life};
 use crate::cx::{Cx, Turn};
 use crate::delta::{Delta, Purpose};
@@ -48,7 +52,7 @@ use crate::organ::down::Down;
 use crate::organ::flush::OriginFlush;
 use crate::organ::index::Flat;
 use crate::organ::members::{FailureRecord, Members};
-use crate::organ::origin::{Origin, OriginDelta};
+use crate::organ::origin::{Origin, OriginDelta, Stage};
 use crate::organ::router::Router;
 use crate::policy::Window;
 use crate::shadow::{Shadow, Shape};
@@ -74,17 +78,12 @@ impl Engine {
         let router = Router::new(superblock.lanes, superblock.stripe_blocks);
         let mut origins = Vec::new();
         let mut keys = 0;
+        let units: BTreeMap<_, _> = options.origin_block_bytes.iter().copied().collect();
         for record in &superblock.origins {
-            let blocks = record.size_bytes.div_ceil(BLOCK_BYTES);
-            let unit = options.origin_block_bytes.iter().find(|(id, _)| *id == record.id);
-            origins.push(Origin {
-                base: Flat(keys),
-                blocks,
-                size_bytes: record.size_bytes,
-                block_bytes: unit.map_or(512, |(_, bytes)| *bytes),
-                mode: record.mode,
-            });
-            keys += router.span_of(blocks);
+            let unit = units.get(&record.id).copied().unwrap_or(512);
+            let origin = Origin::new(record, Flat(keys), unit, Stage::Serving);
+            keys += router.span_of(origin.blocks);
+            origins.push(origin);
         }
         let capacity = capacity_blocks(&superblock);
         let limit = options.dirty_limit_blocks.unwrap_or(capacity / 2);
@@ -153,7 +152,10 @@ impl Engine {
             Input::Control(control) => {
                 let mut turn = Turn { now, mem, out, facts: &mut self.facts, delta: &mut self.delta };
                 coordinator.learn(&control, &mut turn);
-                coordinator.control(control, lanes, &mut turn.cx());
+                match control {
+                    Control::Volume { ticket, change } => volumes::change(coordinator, ticket, *change, &mut turn),
+                    control => coordinator.control(control, lanes, &mut turn.cx()),
+                }
             }
             Input::Timer => {}
         }
@@ -220,19 +222,17 @@ impl Engine {
     #[must_use]
     pub fn status(&self) -> Status {
         let (facts, delta) = (&self.facts, &self.delta);
-        let origins =
-            facts.superblock.origins.iter().zip(&facts.origins).zip(&delta.origins).map(|((record, is), origin)| {
-                OriginStatus {
-                    id: record.id,
-                    mode: is.mode,
-                    size_bytes: is.size_bytes,
-                    blocks_dirty: origin.dirty.get(),
-                    blocks_cached: origin.cached.get(),
-                    logged_blocks: origin.logged.get(),
-                    evicted_blocks: origin.evicted.get(),
-                    doubtful: origin.flush.is_doubtful(),
-                }
-            });
+        let listed = facts.origins.iter().zip(&delta.origins).filter(|(is, _)| is.is_listed());
+        let origins = listed.map(|(is, origin)| OriginStatus {
+            id: is.id,
+            mode: is.mode,
+            size_bytes: is.size_bytes,
+            blocks_dirty: origin.dirty.get(),
+            blocks_cached: origin.cached.get(),
+            logged_blocks: origin.logged.get(),
+            evicted_blocks: origin.evicted.get(),
+            doubtful: origin.flush.is_doubtful(),
+        });
         let budget = delta.budget.as_ref().map(|budget| budget.left(self.coordinator.now));
         Status {
             counters: delta.counters,
@@ -311,12 +311,15 @@ impl Coordinator {
     fn learn(&mut self, control: &Control, turn: &mut Turn<'_>) {
         match *control {
             Control::SetMode { origin: id, mode } => {
-                let origin = turn.facts.superblock.origins.iter().position(|record| record.id == id);
-                let Some(origin) = origin else { return };
+                let Some(origin) = turn.facts.place_of(id).filter(|it| turn.facts.origins[*it].is_listed()) else {
+                    return;
+                };
                 let facts = turn.change();
-                facts.superblock.origins[origin].mode = mode;
                 facts.origins[origin].mode = mode;
-                self.persist.mode_changed(id, mode);
+                if let Some(record) = facts.superblock.origin_mut(id) {
+                    record.mode = mode;
+                }
+                self.persist.tell(Told::Mode(id, mode));
             }
             Control::SetDirtyLimit { blocks } => {
                 let limit = clamp_dirty_limit(blocks, capacity_blocks(&turn.facts.superblock));
@@ -325,11 +328,12 @@ impl Coordinator {
             Control::SetSequentialBypass { bytes } => turn.change().options.sequential_bypass_bytes = bytes,
             Control::Drain(on) => turn.change().draining = on,
             Control::GoOn { drop_clean } => turn.change().options.drop_clean |= drop_clean,
+            Control::Stop => give_up(self, turn),
             Control::FailureRecorded { .. }
             | Control::AddMirror
             | Control::LetClientsGo
             | Control::Answers { .. }
-            | Control::Stop => {}
+            | Control::Volume { .. } => {}
         }
     }
 
@@ -355,6 +359,7 @@ impl Coordinator {
             }
             Control::Drain(false)
             | Control::SetMode { .. }
+            | Control::Volume { .. }
             | Control::SetDirtyLimit { .. }
             | Control::SetSequentialBypass { .. } => {}
         }
@@ -405,6 +410,10 @@ impl Coordinator {
                 }
                 lanes.each(&mut cx, Lane::step);
                 sync::end(lanes, &mut cx);
+            }
+            if !self.volumes.idle() || self.persist.has_ended() {
+                volumes_step(self, lanes, turn);
+                cx = turn.cx();
             }
             // In every state of life a member of a mirror may fail, and that has to be recorded.
             if self.persist.has_work(&cx) {

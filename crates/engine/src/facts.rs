@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use crate::fact::canary::Canary;
 use crate::fact::memory::{Memory, Span};
 use crate::fact::options::Options;
-use crate::fact::types::{Block, Key};
+use crate::fact::types::{Block, Key, OriginId};
 use crate::format::{Superblock, seal_checksum};
 use crate::organ::index::Flat;
 use crate::organ::origin::Origin;
@@ -21,6 +21,7 @@ pub(crate) struct Facts {
     pub(crate) superblock: Superblock,
     pub(crate) cache_tag: u64,
     pub(crate) options: Options,
+    /// All origins, by ascending ids and places. Those that are gone stay in their places.
     pub(crate) origins: Vec<Origin>,
     pub(crate) dirty_limit: u64,
     /// An origin that has dirty blocks takes none at the moment.
@@ -34,16 +35,23 @@ pub(crate) struct Facts {
 impl Facts {
     /// The name of a block.
     pub(crate) fn key(&self, flat: Flat) -> Key {
-        let origin = self.origin_of(flat);
-        let record = &self.superblock.origins[origin];
-        Key { origin: record.id, block: Block(flat.0 - self.origins[origin].base.0) }
+        let origin = &self.origins[self.origin_of(flat)];
+        Key { origin: origin.id, block: Block(flat.0 - origin.base.0) }
     }
 
     /// The place of a block among all, if there is such a block.
     pub(crate) fn flat(&self, key: Key) -> Option<Flat> {
-        let origin = self.superblock.origins.iter().position(|record| record.id == key.origin)?;
-        let it = &self.origins[origin];
+        let it = &self.origins[self.place_of(key.origin)?];
         (key.block.0 < it.blocks).then(|| Flat(it.base.0 + key.block.0))
+    }
+
+    /// The place of an origin in the lists of all.
+    pub(crate) fn place_of(&self, id: OriginId) -> Option<usize> {
+        match self.origins.as_slice() {
+            // Mostly there is one.
+            [only] => (only.id == id).then_some(0),
+            all => all.binary_search_by_key(&id, |origin| origin.id).ok(),
+        }
     }
 
     /// Whether this bug is planted: never, but in tests of the tests.

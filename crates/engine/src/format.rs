@@ -14,31 +14,38 @@ use core::mem::{offset_of, size_of};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::fact::types::{BLOCK_BYTES, Block, Key, OriginId};
+use crate::fact::types::{Block, Key, OriginId};
 
+mod block;
 mod checkpoint;
 mod commit;
+mod named;
 mod pairing;
 mod superblock;
 #[cfg(test)]
 mod tests;
 mod unproven;
+mod volumes;
 
+pub use block::NUMBER_MAX;
+use block::{BLOCK_LEN, block_crc};
 pub use checkpoint::{
     CheckpointEntry, CheckpointHeader, decode_checkpoint_ages, decode_checkpoint_entries, encode_checkpoint_ages,
     encode_checkpoint_entries,
 };
 pub use commit::{CommitHeader, Entry};
 pub use pairing::{Mirror, Pairing, PairingError, choose};
-pub use superblock::{OriginRecord, Superblock, SuperblockError, checkpoint_blocks};
+pub use superblock::{Superblock, SuperblockError, checkpoint_blocks};
 pub use unproven::UnprovenBlocks;
+pub use volumes::{
+    IDS_END, NAME_BYTES_MAX, NAME_BYTES_MAX_V1, ORIGINS_MAX, OriginRecord, PATH_BYTES_MAX, Shares, Table, TableError,
+    VOLUMES_MAX,
+};
 
 /// First bytes of both superblocks.
 pub const MAGIC: [u8; 8] = *b"FLASHFRT";
-/// The format that this code writes, and the only one so far.
-pub const VERSION: u32 = 1;
-/// The most origins of one cache.
-pub const ORIGINS_MAX: usize = 16;
+/// The newest format. This code reads version 1 too, and keeps it where it finds it.
+pub const VERSION: u32 = 2;
 /// The most entries of one commit: those that fit behind the header's fixed part in one block.
 pub const COMMIT_ENTRIES_MAX: usize = 252;
 /// Entries of one checkpoint block.
@@ -50,16 +57,11 @@ pub const CHECKPOINT_AGES_MAX: usize = 510;
 pub const SEGMENTS_MIN: u32 = 16;
 /// Streams of a lane: each has its own open segment (see [`Stream`]).
 pub const STREAMS: usize = 3;
-/// The first number that is no count. Commits, openings, checkpoints and updates are counted from
-/// 0. A number from here on is damage whose checksum happens to fit, or a forgery. Code that adds 1
-/// to a smaller number need not think of the end.
-pub const NUMBER_MAX: u64 = 1 << 62;
 /// The fewest bits of each checksum that a checkpoint holds. The index keeps at least as many.
 pub const CHECKSUM_BITS_MIN: u8 = 16;
 /// "No place" in a [`CommitHeader::heads`].
 pub const NO_SLOT: u32 = u32::MAX;
 
-const BLOCK_LEN: usize = BLOCK_BYTES as usize;
 const COMMIT_MAGIC: [u8; 4] = *b"FFcm";
 const CHECKPOINT_MAGIC: [u8; 4] = *b"FFck";
 
@@ -79,30 +81,18 @@ impl Stream {
     pub const ALL: [Self; STREAMS] = [Self::Writes, Self::Promoted, Self::Survivors];
 }
 
-/// CRC-32C (Castagnoli; RFC 3720). A table is fast enough for one block in a commit of 252.
-static CRC32C: crc::Crc<u32, crc::Table<16>> = crc::Crc::<u32, crc::Table<16>>::new(&crc::CRC_32_ISCSI);
-
-/// CRC-32C of a block whose own 4-byte CRC field at `field` is taken as zero.
-fn block_crc(block: &[u8], field: usize) -> u32 {
-    let mut digest = CRC32C.digest();
-    digest.update(&block[..field]);
-    digest.update(&[0; 4]);
-    digest.update(&block[field + 4..]);
-    digest.finalize()
-}
-
 /// The checksum of a block on the medium. It covers the data, the key and the cache, so that a
 /// misdirected or stale block does not pass.
 #[must_use]
 pub fn seal_checksum(data_crc: u32, key: Key, cache_tag: u64) -> u32 {
-    let mut x = key.block.0 ^ (u64::from(key.origin.0) << 48) ^ cache_tag;
+    let mut x = pack_key(key) ^ cache_tag;
     // The finalizer of SplitMix64: every key bit reaches every checksum bit.
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     data_crc ^ ((x >> 32) as u32)
 }
 
-/// An origin, as recorded in the superblock.
+/// An origin, as recorded in the superblock of version 1.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
 pub struct OriginMedia {
@@ -137,9 +127,19 @@ pub struct SuperblockMedia {
     first_block: U32,
     origin_count: U32,
     dirty_blocks: U64,
-    origins: [OriginMedia; ORIGINS_MAX],
+    /// With version 1 the origins, [`OriginMedia`]; with version 2 a [`TableRefMedia`], and zeroes.
+    volumes: [u8; ORIGINS_MAX * size_of::<OriginMedia>()],
     paired: U64,
     reserved: [u8; BLOCK_LEN - 104 - ORIGINS_MAX * size_of::<OriginMedia>()],
+}
+
+/// Where the table of volumes is, as recorded in the superblock of version 2.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+pub struct TableRefMedia {
+    number: U64,
+    first_block: U32,
+    blocks: U32,
 }
 
 /// The first block of a commit.
@@ -166,7 +166,7 @@ pub struct CommitMedia {
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
 pub struct EntryMedia {
-    /// kind << 60 | origin << 48 | block.
+    /// kind << 60 | the key.
     what: U64,
     crc: U32,
     arg: U32,
@@ -205,7 +205,7 @@ pub struct CheckpointEntriesMedia {
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
 pub struct CheckpointEntryMedia {
-    /// dirty << 62 | hits << 60 | origin << 48 | block.
+    /// dirty << 62 | hits << 60 | the key.
     what: U64,
     slot: U32,
     checksum: U32,
@@ -229,7 +229,20 @@ const _: () = assert!(size_of::<CheckpointMedia>() == BLOCK_LEN);
 const _: () = assert!(size_of::<CheckpointEntriesMedia>() == BLOCK_LEN);
 const _: () = assert!(size_of::<CheckpointAgesMedia>() == BLOCK_LEN);
 
+/// The bits of a block's number. All origins together have at most 256 TiB.
+const BLOCK_BITS: u32 = 36;
+
+/// A key in the low 60 bits of an entry. An id has 24 bits. Its low 12 are the highest bits here,
+/// and the others come below them: so ids below 4096 look as they always did.
+#[must_use]
+pub const fn pack_key(key: Key) -> u64 {
+    let id = key.origin.0 as u64;
+    (id & 0xfff) << 48 | (id >> 12 & 0xfff) << BLOCK_BITS | key.block.0 & ((1 << BLOCK_BITS) - 1)
+}
+
 /// The key in the low 60 bits of an entry.
-const fn split_key(what: u64) -> Key {
-    Key { origin: OriginId((what >> 48 & 0xfff) as u16), block: Block(what & ((1 << 48) - 1)) }
+#[must_use]
+pub const fn split_key(what: u64) -> Key {
+    let id = (what >> 48 & 0xfff) | (what >> BLOCK_BITS & 0xfff) << 12;
+    Key { origin: OriginId(id as u32), block: Block(what & ((1 << BLOCK_BITS) - 1)) }
 }

@@ -139,6 +139,14 @@ impl Lane {
         })
     }
 
+    /// There is one origin more.
+    pub(crate) fn add_origin(&mut self) {
+        self.merges.add_origin();
+        self.cache_merges.add_origin();
+        // What it works on beside other lanes is made anew.
+        self.apart = None;
+    }
+
     /// Gives the piece's lock back before the piece ends.
     pub(crate) fn unlock(&mut self, piece: usize) {
         if let Some(lock) = self.pieces[piece].lock.take() {

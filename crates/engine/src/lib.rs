@@ -54,3 +54,4 @@ pub use fact::open_error::OpenError;
 pub use fact::options::{Options, READ_AROUND_BLOCKS_MAX};
 pub use fact::status::{Counters, MirrorStatus, OriginStatus, Status};
 pub use fact::types::*;
+pub use fact::volume::{DirtyOnRemove, NewVolume, VolumeChange, VolumeError};

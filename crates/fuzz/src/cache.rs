@@ -22,6 +22,7 @@ const ORIGIN_BLOCKS: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Superblock,
+    Table,
     CheckpointHead,
     CheckpointBody,
     Commit,
@@ -69,7 +70,7 @@ impl Cache {
         disk.peek(0, &mut bytes);
         let mirror = world.mirror.as_ref().map(|disk| disk.inner().clone());
         let origins = world.origins.iter().map(|origin| origin.inner().clone()).collect();
-        let superblock = Superblock::decode(&bytes[..BLOCK]).expect("the engine's own superblock is sound");
+        let superblock = Superblock::of_image(&bytes).expect("the engine's own superblock is sound");
         let spec = WorldSpec { check: false, ..world.spec };
         let (blocks, known) = (Vec::new(), HashSet::new());
         let mut it = Self { spec, now: world.now, disk, mirror, origins, bytes, blocks, known, writes };
@@ -89,6 +90,8 @@ impl Cache {
             });
             let kind = if nth == 0 || nth == last {
                 Kind::Superblock
+            } else if block.starts_with(b"FFvt") {
+                Kind::Table
             } else if let Some(head) = CheckpointHeader::decode(block) {
                 generation = head.generation;
                 Kind::CheckpointHead

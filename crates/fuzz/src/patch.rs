@@ -71,6 +71,7 @@ fn place(cache: &Cache, bytes: &mut Bytes<'_>) -> (Kind, usize) {
         Kind::Superblock,
         Kind::Other,
         Kind::CheckpointHead,
+        Kind::Table,
     ];
     let of_kind = cache.of_kind(bytes.pick(&kinds));
     let all = if of_kind.is_empty() { &cache.blocks } else { of_kind };
@@ -106,7 +107,7 @@ fn change_field(block: &mut [u8], what: u8, bytes: &mut Bytes<'_>) {
 pub(crate) fn fit_checksum(block: &mut [u8], kind: Kind) {
     let at = match kind {
         Kind::Superblock => 12,
-        Kind::Commit | Kind::CheckpointHead => 4,
+        Kind::Commit | Kind::CheckpointHead | Kind::Table => 4,
         Kind::CheckpointBody => 0,
         Kind::Other => return,
     };

@@ -12,7 +12,7 @@ use flashfront_proof::{Content, World, identify};
 
 use crate::Target;
 use crate::bytes::Bytes;
-use crate::cache::{BLOCK, Cache, change};
+use crate::cache::{Cache, change};
 use crate::patch::Damaged;
 
 pub(crate) const TARGET: Target = Target {
@@ -60,7 +60,7 @@ fn pair(world: &mut World, damaged: &Damaged, bytes: &mut Bytes<'_>) {
 /// first.
 pub(crate) fn is_servable(world: &World, cache: &Cache) -> bool {
     let Some(Ok(superblock)) = world.chosen() else { return false };
-    let first = Superblock::decode(&cache.bytes[..BLOCK]).expect("it is sound there");
+    let first = Superblock::of_image(&cache.bytes).expect("it is sound there");
     let places = |it: &Superblock| it.origins.iter().map(|it| (it.id, it.size_bytes)).collect::<Vec<_>>();
     !superblock.failed
         && superblock.cache_bytes == cache.bytes.len() as u64
@@ -98,7 +98,7 @@ impl Run {
     fn act(&mut self, bytes: &mut Bytes<'_>) {
         let origins = self.world.spec.origins.len();
         let origin = bytes.below(origins as u64) as usize;
-        let id = OriginId(origin as u16);
+        let id = OriginId(origin as u32);
         let unit = u64::from(self.world.spec.origins[origin].logical_block_bytes);
         let all = self.world.spec.origins[origin].size_bytes / unit;
         match bytes.below(10 + u64::from(self.world.mirror.is_some())) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The superblock: its decoder, and the choice between its two copies by whatever opens a cache.
+//! The superblock and the table of volumes: their decoders, and the choice between the two copies
+//! by whatever opens a cache.
 
 use std::ops::Range;
 
@@ -16,15 +17,18 @@ use crate::scratch::Scratch;
 
 pub(crate) const TARGET: Target = Target {
     name: "superblock",
-    summary: "both copies of the superblock, opening what they describe, and which of two members counts",
+    summary: "both copies of the superblock, the table of volumes, opening what they describe, and which of two members counts",
     input_bytes_max: 2 * BLOCK + 2,
     // The index of the largest layout that its device has room for is below a MiB.
     heap_bytes_max: 32 << 20,
     body,
 };
 
-/// The fixed part and one origin; and, behind all origins, which pairing the device belongs to.
+/// The fixed part and one origin, or where the table is; and, behind all origins, which pairing the
+/// device belongs to.
 const BEGINNING: usize = 104 + 128;
+/// The head of a block of the table, and two volumes.
+const TABLE_BEGINNING: usize = 40 + 2 * 512;
 const PAIRED: Range<usize> = 104 + ORIGINS_MAX * 128..104 + ORIGINS_MAX * 128 + 8;
 
 thread_local! {
@@ -57,6 +61,17 @@ fn body(data: &[u8]) {
         if let Ok(superblock) = Superblock::decode(block) {
             decoded(&superblock);
             sound.push(superblock);
+        }
+    }
+    // The table of volumes that they name.
+    let tables = caches[0].of_kind(Kind::Table).iter().map(|(_, at)| *at);
+    for at in tables.take(usize::from(what >> 5)) {
+        let block = &mut device[at..at + BLOCK];
+        for _ in 0..bytes.below(16) {
+            block[usize::from(bytes.u16()) % TABLE_BEGINNING] = bytes.u8();
+        }
+        if bytes.u8() & 1 == 0 {
+            fit_checksum(block, Kind::Table);
         }
     }
     // The same two as if each were on a device of its own.

@@ -52,9 +52,7 @@ impl Media {
             mode: Mode::Writeback,
             size_bytes: 4 * bytes,
             name: "data".to_owned(),
-            identity: String::new(),
-            fingerprint: 0,
-            changed_ns: 0,
+            ..OriginRecord::default()
         };
         let superblock = Superblock {
             uuid: *b"a made up cache!",
@@ -71,6 +69,7 @@ impl Media {
             checkpoint_blocks: area as u32,
             stripe_blocks: STRIPE_BLOCKS as u32,
             first_block: 1,
+            table: None,
             origins: vec![record],
         };
         Self { superblock, old_segments: segments * 3 / 4 }

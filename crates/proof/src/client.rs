@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{
-    Durability, Event, Extent, Mode, Op, RequestError, RequestId, RequestOp, SECTOR_BYTES, extents,
+    DirtyOnRemove, Durability, Event, Extent, Mode, Op, RequestError, RequestId, RequestOp, SECTOR_BYTES, extents,
 };
 
 use crate::oracle::Oracle;
@@ -37,7 +37,11 @@ pub struct Client {
     /// Requests that failed, with what was asked, since [`Client::take_failed`].
     failed: Vec<(RequestId, RequestError)>,
     /// Events that were seen, since [`Client::take_events`].
-    events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
+    /// Volumes that are to be removed, and what becomes of their dirty blocks.
+    pub(crate) leaving: BTreeMap<usize, DirtyOnRemove>,
+    /// Changes of the volumes that were asked for.
+    pub(crate) tickets: u64,
 }
 
 impl Client {
@@ -48,7 +52,8 @@ impl Client {
         let mut world = World::format(spec);
         world.open().expect("a fresh cache opens");
         let oracle = Oracle::new(&sectors);
-        Self { world, oracle, asked: BTreeMap::new(), answers: 0, holes: 0, failed: Vec::new(), events: Vec::new() }
+        let (asked, leaving, failed, events) = (BTreeMap::new(), BTreeMap::new(), Vec::new(), Vec::new());
+        Self { world, oracle, asked, answers: 0, holes: 0, failed, events, leaving, tickets: 0 }
     }
 
     /// Sectors of an origin.
@@ -87,7 +92,8 @@ impl Client {
         };
         let status = self.world.engine().status();
         let always = self.world.spec.options.durability == Durability::Always;
-        let durable = fua || (always && status.origins[origin].mode == Mode::Writeback);
+        let durable =
+            fua || (always && status.origins.iter().any(|it| it.id.0 as usize == origin && it.mode == Mode::Writeback));
         // A discard promises nothing about content.
         let durable = durable && op != RequestOp::Discard;
         let write = self.oracle.begin_write(origin, sector, sectors, content);
@@ -147,6 +153,7 @@ impl Client {
                 Asked::Flush { origin, start } => self.oracle.end_flush(origin, start, ok),
             }
         }
+        self.judge_leaving();
     }
 
     /// Waits until at most so many requests are in flight.
@@ -178,7 +185,7 @@ impl Client {
 
     /// Reads everything.
     pub fn read_all(&mut self) {
-        for origin in 0..self.world.origins.len() {
+        for origin in self.volumes() {
             let all = self.sectors(origin);
             for sector in (0..all).step_by(256) {
                 self.read(origin, sector, 256.min(all - sector));
@@ -209,7 +216,7 @@ impl Client {
         self.finish();
         self.world.drain();
         for key in self.world.engine().status().lost {
-            self.oracle.excuse(usize::from(key.origin.0), key.block.0);
+            self.oracle.excuse(key.origin.0 as usize, key.block.0);
         }
         self.world.stop();
         self.judge();
@@ -221,13 +228,19 @@ impl Client {
     /// # Panics
     /// If they lack something.
     pub fn judge_origins(&mut self) {
-        for (origin, disk) in self.world.origins.iter().enumerate() {
-            let mut bytes = vec![0; self.world.spec.origins[origin].size_bytes as usize];
-            disk.inner().peek(0, &mut bytes);
-            let start = self.oracle.begin_read();
-            let verdict = self.oracle.end_read(origin, 0, start, &bytes);
-            verdict.unwrap_or_else(|violation| panic!("the bare origin: {violation}"));
-        }
+        (0..self.world.origins.len()).for_each(|origin| self.judge_origin(origin));
+    }
+
+    /// Judges an origin as it is, without the cache.
+    ///
+    /// # Panics
+    /// If it lacks something.
+    pub fn judge_origin(&mut self, origin: usize) {
+        let mut bytes = vec![0; self.world.spec.origins[origin].size_bytes as usize];
+        self.world.origins[origin].inner().peek(0, &mut bytes);
+        let start = self.oracle.begin_read();
+        let verdict = self.oracle.end_read(origin, 0, start, &bytes);
+        verdict.unwrap_or_else(|violation| panic!("the bare origin: {violation}"));
     }
 
     /// Stops cleanly. The world is not open any more.
@@ -265,7 +278,8 @@ impl Client {
         }
         let world = self.world.crash(seed, cache, origins);
         let (answers, asked) = (self.answers, BTreeMap::new());
-        Self { world, oracle, asked, answers, holes: 0, failed: Vec::new(), events: Vec::new() }
+        let (leaving, failed, events) = (self.leaving.clone(), Vec::new(), Vec::new());
+        Self { world, oracle, asked, answers, holes: 0, failed, events, leaving, tickets: self.tickets }
     }
 
     /// Opens the cache again.

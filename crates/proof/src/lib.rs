@@ -19,6 +19,7 @@ mod spec;
 mod stamp;
 pub mod sweep;
 pub mod torture;
+mod volumes;
 mod world;
 
 pub use client::Client;

@@ -248,6 +248,23 @@ impl Oracle {
         }
     }
 
+    /// A fresh origin comes in this place, behind all others or instead of one. All its sectors
+    /// hold write 0.
+    pub fn put_origin(&mut self, origin: usize, sectors: u64) {
+        let fresh = Sector { base: vec![Content::Write(0)], entries: Vec::new(), killed: None, past: Vec::new() };
+        let fresh = vec![fresh; sectors as usize];
+        if origin < self.origins.len() {
+            self.origins[origin] = fresh;
+        } else {
+            self.origins.push(fresh);
+        }
+    }
+
+    /// What an origin lacks was given up: it may hold anything.
+    pub fn excuse_origin(&mut self, origin: usize) {
+        (0..self.origins[origin].len() as u64).step_by(8).for_each(|sector| self.excuse(origin, sector / 8));
+    }
+
     /// The daemon has stopped cleanly: all that was acknowledged is durable.
     pub fn stop(&mut self) {
         for op in self.undurable.drain(..) {

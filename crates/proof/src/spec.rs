@@ -2,8 +2,11 @@
 //! A spec says what a world is made of: sizes, origins, options.
 
 use flashfront_device::sim::RamSpec;
-use flashfront_engine::format::{Mirror, OriginRecord, Pairing, Superblock, checkpoint_blocks};
+use flashfront_engine::format::{Mirror, OriginRecord, Pairing, Superblock, Table, checkpoint_blocks};
 use flashfront_engine::{BLOCK_BYTES, Mode, Options, OriginId};
+
+/// Blocks of each area for the table of volumes: room for 14.
+const TABLE_BLOCKS: u32 = 2;
 
 /// An origin of a world.
 #[derive(Clone, Copy, Debug)]
@@ -92,13 +95,11 @@ impl WorldSpec {
         let area = checkpoint_blocks(self.segments_per_lane, self.segment_blocks);
         let lane = 2 * area + u64::from(self.segments_per_lane) * u64::from(self.segment_blocks);
         let record = |(id, origin): (usize, &OriginSpec)| OriginRecord {
-            id: OriginId(id as u16),
+            id: OriginId(id as u32),
             mode: origin.mode,
             size_bytes: origin.size_bytes,
             name: format!("origin{id}"),
-            identity: String::new(),
-            fingerprint: 0,
-            changed_ns: 0,
+            ..OriginRecord::default()
         };
         Superblock {
             uuid: *b"a cache of tests",
@@ -108,13 +109,14 @@ impl WorldSpec {
             failed: false,
             dirty_blocks: 0,
             pairing: Pairing { mirror: if self.mirrored { Mirror::Whole } else { Mirror::None }, ..Pairing::default() },
-            cache_bytes: (2 + u64::from(self.lanes) * lane) * BLOCK_BYTES,
+            cache_bytes: (2 + 2 * u64::from(TABLE_BLOCKS) + u64::from(self.lanes) * lane) * BLOCK_BYTES,
             lanes: self.lanes,
             segment_blocks: self.segment_blocks,
             segments_per_lane: self.segments_per_lane,
             checkpoint_blocks: area as u32,
             stripe_blocks: self.stripe_blocks,
-            first_block: 1,
+            first_block: 1 + 2 * TABLE_BLOCKS,
+            table: Some(Table { first_block: 1, blocks: TABLE_BLOCKS, number: 1, next_id: self.origins.len() as u32 }),
             origins: self.origins.iter().enumerate().map(record).collect(),
         }
     }
@@ -122,7 +124,7 @@ impl WorldSpec {
     /// The options with what the origins demand.
     #[must_use]
     pub fn engine_options(&self) -> Options {
-        let unit = |(id, origin): (usize, &OriginSpec)| (OriginId(id as u16), origin.logical_block_bytes);
+        let unit = |(id, origin): (usize, &OriginSpec)| (OriginId(id as u32), origin.logical_block_bytes);
         let origin_block_bytes = self.origins.iter().enumerate().map(unit).collect();
         Options {
             origin_block_bytes,

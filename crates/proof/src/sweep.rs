@@ -10,7 +10,9 @@
 //! without unflushed writes has only one fate. Workloads marked `again` are cut a second time, at
 //! every event of each replay.
 
+mod modes;
 mod stage;
+mod volumes;
 mod workload;
 mod workloads;
 

@@ -7,6 +7,7 @@ mod life;
 mod pick;
 mod plan;
 mod trouble;
+mod volumes;
 
 use crate::panics;
 

@@ -241,7 +241,7 @@ impl World {
         }
         let request = Request {
             id,
-            origin: OriginId(origin as u16),
+            origin: OriginId(origin as u32),
             op,
             lba: Lba(lba),
             sectors,
@@ -451,7 +451,7 @@ impl World {
             return;
         }
         for key in engine.clean_blocks(usize::MAX) {
-            let origin = &self.origins[usize::from(key.origin.0)];
+            let origin = &self.origins[key.origin.0 as usize];
             let (offset, mut block) = (key.block.0 * BLOCK_BYTES, vec![0; BLOCK_BYTES as usize]);
             if offset + BLOCK_BYTES <= origin.geometry().size_bytes {
                 origin.inner().peek(offset, &mut block);
@@ -473,12 +473,12 @@ impl World {
             _ => {}
         }
         if let (Op::Flush, DeviceId::Origin(id)) = (op, device) {
-            self.flushing.insert(token, usize::from(id.0));
+            self.flushing.insert(token, id.0 as usize);
         }
         let disk = match device {
             DeviceId::Cache => &mut self.cache,
             DeviceId::Mirror => self.mirror.as_mut().expect("the engine was told of a mirror"),
-            DeviceId::Origin(id) => &mut self.origins[usize::from(id.0)],
+            DeviceId::Origin(id) => &mut self.origins[id.0 as usize],
         };
         disk.submit(self.now, DeviceIo { token, op, offset, len, span }, &mut self.arena);
     }

@@ -104,7 +104,7 @@ pub enum Response {
         /// The volume's name.
         volume: String,
         /// The id of its origin.
-        origin: u16,
+        origin: u32,
         /// The present time of the clock of the requests.
         began_ns: u64,
     },

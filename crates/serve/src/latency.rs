@@ -136,7 +136,7 @@ impl Latencies {
     /// Records an answer.
     pub(crate) fn record(&mut self, answered: Answered, now: Time) {
         let Some(kind) = Kind::of(answered.kind) else { return };
-        let at = usize::from(answered.origin.0);
+        let at = answered.origin.0 as usize;
         if at >= self.volumes.len() {
             self.volumes.resize_with(at + 1, || None);
         }
@@ -152,7 +152,7 @@ impl Latencies {
         seen: &mut [Seen; 4],
         sums: &mut [Counts; 4],
     ) -> [(u64, u64); 4] {
-        let Some(Some(kinds)) = self.volumes.get(usize::from(id)) else { return Default::default() };
+        let Some(Some(kinds)) = self.volumes.get(id as usize) else { return Default::default() };
         for ((kind, seen), sum) in kinds.iter().zip(seen).zip(sums) {
             kind.minute.add_unseen(seen, sum);
         }
@@ -161,7 +161,7 @@ impl Latencies {
 
     /// Returns the durations of a volume, in the order of [`Kind::ALL`].
     pub(crate) fn of(&self, OriginId(id): OriginId, now: Time) -> [Durations; 4] {
-        let Some(Some(kinds)) = self.volumes.get(usize::from(id)) else { return Default::default() };
+        let Some(Some(kinds)) = self.volumes.get(id as usize) else { return Default::default() };
         kinds.each_ref().map(|it| {
             let [minute, hour, day] = it.spans(now).map(|spans| Summary::of(spans.into_iter()));
             Durations { since_start: it.since_start.clone(), minute, hour, day, bytes: it.bytes }

@@ -318,7 +318,7 @@ fn cache_devices(facts: &Facts, other: &str) -> Vec<CacheDeviceReport> {
 
 /// Returns the facts of an origin's volume: its name at least.
 fn volume_facts(facts: &Facts, OriginId(id): OriginId) -> VolumeFacts {
-    let known = facts.volumes.get(usize::from(id)).cloned();
+    let known = facts.volumes.get(id as usize).cloned();
     known.unwrap_or_else(|| VolumeFacts { name: format!("origin-{id}"), ..VolumeFacts::default() })
 }
 

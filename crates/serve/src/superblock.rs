@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use flashfront_device::real::DeviceFile;
 use flashfront_engine::BLOCK_BYTES;
-use flashfront_engine::format::{Mirror, Superblock, SuperblockError};
+use flashfront_engine::format::{Mirror, Superblock, SuperblockError, TableError};
 
 /// Why one copy can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +51,22 @@ pub enum SuperblockReadError {
         last_offset: u64,
         /// The advice.
         hint: &'static str,
+    },
+    /// The table of volumes can't be read.
+    #[error("{path}: can't read the table of volumes: {source}; see `dmesg`", path = path.display())]
+    TableUnreadable {
+        /// The cache device.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The table of volumes is damaged.
+    #[error("{path}: the table of volumes at byte {offset} is damaged, so it is not known to which origins the blocks of this cache belong. If it is half of a mirrored cache, serve the other half with --without-mirror; else what was dirty is lost, and `flashfront format --force` makes a new cache", path = path.display())]
+    TableDamaged {
+        /// The cache device.
+        path: PathBuf,
+        /// The first byte of the table.
+        offset: u64,
     },
     /// The device is not as large as it was.
     #[error(
@@ -138,7 +154,7 @@ pub(crate) fn read_with(
     if refused.len() == 2 {
         return Err(SuperblockReadError::Read { path: path(), source: refused.swap_remove(0) });
     }
-    let stored = match copies {
+    let mut stored = match copies {
         // A newer program may have written one of them: that copy is not damaged, but this program
         // is old.
         [Err(first @ CopyError::Unusable(SuperblockError::Newer { .. })), last] => {
@@ -159,7 +175,11 @@ pub(crate) fn read_with(
         let expected = stored.superblock.cache_bytes;
         return Err(SuperblockReadError::Resized { path: path(), expected, found: size });
     }
-    Ok(stored)
+    match stored.superblock.read_table(read_at) {
+        Ok(()) => Ok(stored),
+        Err(TableError::Unreadable(source)) => Err(SuperblockReadError::TableUnreadable { path: path(), source }),
+        Err(TableError::Damaged { offset }) => Err(SuperblockReadError::TableDamaged { path: path(), offset }),
+    }
 }
 
 /// Whether a device begins with the superblock of a cache, so that it is no origin.
@@ -202,7 +222,8 @@ fn unusable(
     SuperblockReadError::Unusable { path, first, last, last_offset, hint }
 }
 
-/// Writes both copies, durably, as the next update.
+/// Writes both copies, durably, as the next update. If volumes have changed, the caller has begun
+/// their next table.
 ///
 /// # Errors
 /// When the device refuses.
@@ -211,11 +232,34 @@ pub fn write(device: &DeviceFile, superblock: &mut Superblock) -> io::Result<()>
     put(device, superblock)
 }
 
-/// Writes both copies, durably, as they are.
+/// Writes the table of volumes and both copies, durably, as they are.
 ///
 /// # Errors
 /// When the device refuses.
 pub(crate) fn put(device: &DeviceFile, superblock: &Superblock) -> io::Result<()> {
+    put_table(device, superblock)?;
+    put_copies(device, superblock)
+}
+
+/// Writes the table of volumes, durably: before both copies. With format version 1 there is none.
+///
+/// # Errors
+/// When the device refuses.
+pub(crate) fn put_table(device: &DeviceFile, superblock: &Superblock) -> io::Result<()> {
+    let Some((offset, bytes)) = superblock.encode_table() else { return Ok(()) };
+    let mut there = vec![0; bytes.len()];
+    // A superblock may name it already: then it stays as it is.
+    if device.read_at(offset, &mut there).is_err() || there != bytes {
+        device.write_at(offset, &bytes)?;
+    }
+    device.sync()
+}
+
+/// Writes both copies, durably.
+///
+/// # Errors
+/// When the device refuses.
+pub(crate) fn put_copies(device: &DeviceFile, superblock: &Superblock) -> io::Result<()> {
     let block = superblock.encode();
     for offset in Superblock::offsets(superblock.cache_bytes).into_iter().rev() {
         device.write_at(offset, &block)?;

@@ -68,11 +68,11 @@ pub(super) struct Row {
 /// from nothing.
 pub(super) fn rows(before: &StatusReport, now: &StatusReport, seconds: f64) -> (Row, Vec<Row>) {
     let same_daemon = before.pid == now.pid;
-    let known: HashMap<u32, &VolumeReport> = before.volumes.iter().map(|it| (it.id.into(), it)).collect();
+    let known: HashMap<u32, &VolumeReport> = before.volumes.iter().map(|it| (it.id, it)).collect();
     let served = now.recent.hour.hit_bytes;
     let nothing = VolumeReport::default();
     let row = |now: &VolumeReport| {
-        let before = known.get(&now.id.into()).copied().filter(|_| same_daemon).unwrap_or(&nothing);
+        let before = known.get(&now.id).copied().filter(|_| same_daemon).unwrap_or(&nothing);
         let rate = |count: fn(&VolumeReport) -> u64| count(now).saturating_sub(count(before)) as f64 / seconds;
         let (hits, misses) = (rate(|it| it.hit_requests), rate(|it| it.miss_requests));
         let slowest = now.latency_us.each().into_iter().map(|(_, it)| it.p99.ns()).max();

@@ -27,7 +27,7 @@ fn answer(coordinator: &mut Coordinator, request: usize, cx: &mut Cx<'_>) {
     if let Some(used) = active.zeroes {
         coordinator.zeroes.give_back(active.origin, *used, cx);
     }
-    let origin = cx.facts.superblock.origins[active.origin].id;
+    let origin = cx.facts.origins[active.origin].id;
     let answered = Answered { origin, kind: active.kind, since: active.since, bytes: active.bytes };
     cx.out.0.push(Effect::Reply { id: active.id, result, answered });
 }

@@ -118,7 +118,7 @@ pub(crate) fn flush_devices(coordinator: &mut Coordinator, lanes: &Lanes, cx: &m
         let it = &mut cx.delta.origins[origin];
         if it.flush.due() {
             it.flush.begin(cx.now);
-            let device = DeviceId::Origin(cx.facts.superblock.origins[origin].id);
+            let device = DeviceId::Origin(cx.facts.origins[origin].id);
             it.gauge.writes.flush_began(cx.now);
             cx.io(COORDINATOR, origin, device, Op::Flush, 0, None);
         }

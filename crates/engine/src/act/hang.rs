@@ -21,8 +21,7 @@ use crate::organ::index::Flat;
 pub(crate) fn answers(device: DeviceId, lanes: &mut Lanes, destager: &mut Destager, cx: &mut Cx<'_>) {
     match device {
         DeviceId::Origin(id) => {
-            let origin = cx.facts.superblock.origins.iter().position(|record| record.id == id);
-            if let Some(origin) = origin {
+            if let Some(origin) = cx.facts.place_of(id) {
                 destager.try_at_once(origin);
             }
         }

@@ -28,5 +28,6 @@ pub(crate) mod request;
 pub(crate) mod sync;
 pub(crate) mod throttle;
 pub(crate) mod under_way;
+pub(crate) mod volumes;
 pub(crate) mod write;
 pub(crate) mod zeroes;

@@ -16,6 +16,7 @@ use crate::organ::active::{Active, Range};
 use crate::organ::down::Down;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::index::Flat;
+use crate::organ::origin::{Origin, Stage};
 use crate::organ::piece::{PIECE_BLOCKS_MAX, Piece, PieceKind};
 use crate::organ::zeroes::Zeroed;
 use crate::policy::Hold;
@@ -107,14 +108,14 @@ pub(crate) fn check_request(
     request: &Request,
     cx: &Cx<'_>,
 ) -> Option<(usize, Option<RequestError>)> {
-    let origin = cx.facts.superblock.origins.iter().position(|it| it.id == request.origin)?;
+    let origin = cx.facts.place_of(request.origin)?;
     if !coordinator.serving() {
         return Some((origin, Some(RequestError::Stopping)));
     }
+    let Origin { sectors, read_only, stage, .. } = cx.facts.origins[origin];
     if request.op == RequestOp::Flush {
-        return Some((origin, None));
+        return Some((origin, (stage != Stage::Serving).then_some(RequestError::Invalid)));
     }
-    let sectors = cx.facts.origins[origin].size_bytes / SECTOR_BYTES;
     let inside = request.lba.0.checked_add(request.sectors).is_some_and(|end| end <= sectors);
     let payload = request.op.has_payload();
     let fits = !payload || (request.sectors <= REQUEST_BYTES_MAX / SECTOR_BYTES && request.buf.is_some());
@@ -132,7 +133,14 @@ pub(crate) fn check_request(
         _ => true,
     };
     let sound = inside && request.sectors > 0 && fits && of_its_kind;
-    Some((origin, (!sound).then_some(RequestError::Invalid)))
+    let error = if !sound {
+        Some(RequestError::Invalid)
+    } else if read_only && request.op.changes() {
+        Some(RequestError::ReadOnly)
+    } else {
+        None
+    };
+    Some((origin, error))
 }
 
 fn read(coordinator: &mut Coordinator, request: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {

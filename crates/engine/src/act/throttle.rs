@@ -45,6 +45,11 @@ impl Throttle {
         Self { queues: (0..origins).map(|_| Queue::default()).collect(), turn: 0 }
     }
 
+    /// There is one origin more.
+    pub(crate) fn add_origin(&mut self) {
+        self.queues.push(Queue::default());
+    }
+
     pub(crate) fn submit(&mut self, origin: usize, piece: Piece) {
         let queue = &mut self.queues[origin];
         queue.blocks += u64::from(piece.blocks);

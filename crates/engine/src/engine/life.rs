@@ -39,7 +39,9 @@ pub(super) fn live(coordinator: &mut Coordinator, lanes: &mut Lanes, turn: &mut 
             let leaving = turn.delta.members.cache_failed
                 && !turn.facts.stopping
                 && turn.delta.origins.iter().enumerate().any(undrained);
-            if coordinator.requests.is_empty() && coordinator.throttle.is_empty() && !leaving {
+            let quiet =
+                coordinator.requests.is_empty() && coordinator.throttle.is_empty() && coordinator.volumes.idle();
+            if quiet && !leaving {
                 // From here on destage and reclaim start nothing new. Direct writes are made
                 // durable.
                 if !turn.facts.stopping {

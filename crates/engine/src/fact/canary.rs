@@ -50,5 +50,6 @@ canaries! {
     MessageDoubled, "message-doubled", "a message of a lane comes twice now and then";
     MessageOvertakes, "message-overtakes", "a message comes before others that the same sender sent earlier";
     CoveredLate, "covered-late", "a flush of the cache device covers what a lane wrote until it hears of the flush";
+    IdReused, "id-reused", "a new volume gets the id of one that was removed";
     MovedClean, "moved-clean", "dirty blocks that reclaim moves count as clean in their new place";
 }

@@ -4,6 +4,7 @@
 use crate::fact::io::{DeviceError, DeviceId, Op};
 use crate::fact::open_error::OpenError;
 use crate::fact::types::{Key, Lba, Mode, OriginId};
+use crate::fact::volume::VolumeError;
 
 /// Something an operator wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +97,23 @@ pub enum Event {
         origin: OriginId,
         /// The mode it has now.
         mode: Mode,
+    },
+    /// A change of the volumes is durable. Of a volume that was removed no I/O is under way any
+    /// more; one that was added is served from now on.
+    VolumeChanged {
+        /// The number that [`crate::Control::Volume`] had.
+        ticket: u64,
+        /// The volume.
+        origin: OriginId,
+    },
+    /// A change of the volumes was refused.
+    VolumeRefused {
+        /// The number that [`crate::Control::Volume`] had.
+        ticket: u64,
+        /// The volume; `None`: it was to be added.
+        origin: Option<OriginId>,
+        /// Why.
+        error: VolumeError,
     },
     /// A drain is over: nothing is dirty.
     Drained,

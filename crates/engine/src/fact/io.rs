@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What goes into the engine and what comes out of it: requests, completions, effects.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::fact::event::Event;
 use crate::fact::memory::{Buf, Span};
 use crate::fact::types::{Lba, Mode, OriginId, SECTOR_BYTES, Time};
+use crate::fact::volume::VolumeChange;
 
 /// The caller's name for a request; comes back in its [`Effect::Reply`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +66,12 @@ impl RequestOp {
         } else {
             0
         }
+    }
+
+    /// Whether the request changes the volume.
+    #[must_use]
+    pub const fn changes(self) -> bool {
+        self.stores() || matches!(self, Self::Discard | Self::WriteZeroes { .. })
     }
 
     /// Whether the request stores its buffer.
@@ -143,7 +151,7 @@ pub enum RequestError {
     /// The origin has no space left. Nothing is broken: the request may be sent again when there is
     /// some.
     NoSpace,
-    /// The origin takes no writes: it has become read-only.
+    /// The volume takes no writes: it is read-only, or its origin has become so.
     ReadOnly,
     /// The range is outside the origin, empty, or longer than allowed.
     Invalid,
@@ -250,7 +258,7 @@ pub struct Io {
 }
 
 /// What an operator may change on a running engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
     /// Treat writes to this origin so from now on. Durable in the superblock.
     SetMode {
@@ -258,6 +266,14 @@ pub enum Control {
         origin: OriginId,
         /// The new mode.
         mode: Mode,
+    },
+    /// Change the volumes. Durable in the table of volumes: [`Event::VolumeChanged`] tells when, or
+    /// [`Event::VolumeRefused`] why not.
+    Volume {
+        /// Comes back with the event.
+        ticket: u64,
+        /// What to do.
+        change: Box<VolumeChange>,
     },
     /// At most this many dirty blocks; an excess is destaged at once.
     SetDirtyLimit {
@@ -304,7 +320,7 @@ pub enum Control {
 }
 
 /// What the caller tells the engine.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Input {
     /// A client asks.
     Request(Request),

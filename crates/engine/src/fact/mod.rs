@@ -10,3 +10,4 @@ pub(crate) mod open_error;
 pub(crate) mod options;
 pub(crate) mod status;
 pub(crate) mod types;
+pub(crate) mod volume;

@@ -34,11 +34,11 @@ impl Time {
     }
 }
 
-/// The number of an origin of this cache (12 bits on the medium).
+/// The number of an origin of this cache (24 bits on the medium). It is never used again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OriginId(pub u16);
+pub struct OriginId(pub u32);
 
-/// A block of an origin: its offset there, in units of 4 KiB (48 bits on the medium).
+/// A block of an origin: its offset there, in units of 4 KiB (36 bits on the medium).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block(pub u64);
 

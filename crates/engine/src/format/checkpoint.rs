@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::{
     CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CHECKPOINT_MAGIC, CHECKSUM_BITS_MIN, CheckpointAgesMedia,
     CheckpointEntriesMedia, CheckpointEntryMedia, CheckpointMedia, NUMBER_MAX, STREAMS, Superblock, block_crc,
-    split_key,
+    pack_key, split_key,
 };
 use crate::fact::types::Key;
 
@@ -109,7 +109,7 @@ pub fn encode_checkpoint_entries(generation: u64, entries: &[CheckpointEntry], b
     media.count = (entries.len() as u32).into();
     media.generation = generation.into();
     for (to, from) in media.entries.iter_mut().zip(entries) {
-        let key = u64::from(from.key.origin.0) << 48 | from.key.block.0;
+        let key = pack_key(from.key);
         to.what = (u64::from(from.dirty) << 62 | u64::from(from.hits & 3) << 60 | key).into();
         to.slot = from.slot.into();
         to.checksum = from.checksum.into();

@@ -8,7 +8,8 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::{
-    COMMIT_ENTRIES_MAX, COMMIT_MAGIC, CommitMedia, EntryMedia, NUMBER_MAX, STREAMS, Superblock, block_crc, split_key,
+    COMMIT_ENTRIES_MAX, COMMIT_MAGIC, CommitMedia, EntryMedia, NUMBER_MAX, STREAMS, Superblock, block_crc, pack_key,
+    split_key,
 };
 use crate::fact::types::Key;
 
@@ -60,7 +61,7 @@ impl Entry {
     }
 
     fn encode(self) -> EntryMedia {
-        let what = |kind: u64, key: Key| U64::new(kind << 60 | u64::from(key.origin.0) << 48 | key.block.0);
+        let what = |kind: u64, key: Key| U64::new(kind << 60 | pack_key(key));
         let (what, crc, arg) = match self {
             Self::Dead => (U64::new(0), 0, 0),
             Self::Dirty { key, checksum } => (what(1, key), checksum, 0),

@@ -3,16 +3,18 @@
 //!
 //! A layout that makes no sense is refused here, so that no other code has to doubt it.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::mem::offset_of;
+use core::ops::Range;
 
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use super::block::{BLOCK_LEN, NUMBER_MAX, block_crc, put_text, text};
+use super::volumes::{ORIGINS_MAX, OriginRecord, Table};
 use super::{
-    BLOCK_LEN, CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, MAGIC, Mirror, NO_SLOT, NUMBER_MAX,
-    ORIGINS_MAX, Pairing, SEGMENTS_MIN, STREAMS, SuperblockMedia, VERSION, block_crc,
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, MAGIC, Mirror, NO_SLOT, OriginMedia, Pairing,
+    SEGMENTS_MIN, STREAMS, SuperblockMedia, TableRefMedia, VERSION,
 };
 use crate::fact::types::{BLOCK_BYTES, Mode, OriginId};
 
@@ -35,6 +37,11 @@ pub enum SuperblockError {
     },
     /// The checksum matches, but a field makes no sense.
     Nonsense(&'static str),
+    /// The table of volumes is not whole.
+    Table {
+        /// Its first byte on the cache device.
+        offset: u64,
+    },
 }
 
 impl fmt::Display for SuperblockError {
@@ -48,30 +55,12 @@ impl fmt::Display for SuperblockError {
                 write!(f, "damaged superblock (checksum {expected:#010x} expected, {found:#010x} found)")
             }
             Self::Nonsense(field) => write!(f, "superblock field `{field}` makes no sense"),
+            Self::Table { offset } => write!(f, "the table of volumes at byte {offset} is damaged"),
         }
     }
 }
 
 impl core::error::Error for SuperblockError {}
-
-/// An origin of a cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OriginRecord {
-    /// Its id.
-    pub id: OriginId,
-    /// How writes to it are treated.
-    pub mode: Mode,
-    /// Its size when it was added, a multiple of 512.
-    pub size_bytes: u64,
-    /// Its name as a volume; at most 32 bytes.
-    pub name: String,
-    /// A serial number or the like; at most 64 bytes; empty if the origin has none.
-    pub identity: String,
-    /// Hash of sampled blocks at the last clean stop (stale guard).
-    pub fingerprint: u64,
-    /// Time of the last change of a file at the last clean stop, in ns since 1970; 0 if unknown.
-    pub changed_ns: u64,
-}
 
 /// A superblock, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,21 +94,64 @@ pub struct Superblock {
     pub stripe_blocks: u32,
     /// Block where lane 0 starts.
     pub first_block: u32,
-    /// The origins.
+    /// Where the table of volumes is; `None`: format version 1, whose superblock has them itself.
+    pub table: Option<Table>,
+    /// The origins, by ascending ids. With version 2 [`Superblock::read_table`] fills them in.
     pub origins: Vec<OriginRecord>,
 }
 
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+fn encode_origin(from: &OriginRecord) -> OriginMedia {
+    let mut to = OriginMedia::new_zeroed();
+    to.id = (from.id.0 as u16).into();
+    to.mode = from.mode as u8;
+    to.size_bytes = from.size_bytes.into();
+    to.fingerprint = from.fingerprint.into();
+    to.changed_ns = from.changed_ns.into();
+    put_text(&mut to.name, &from.name);
+    put_text(&mut to.identity, &from.identity);
+    to
 }
 
-fn put_text(to: &mut [u8], from: &str) {
-    let mut end = from.len().min(to.len());
-    while !from.is_char_boundary(end) {
-        end -= 1;
+/// The origins of a superblock of version 1.
+fn decode_origins(media: &SuperblockMedia) -> Result<Vec<OriginRecord>, SuperblockError> {
+    let count = media.origin_count.get() as usize;
+    if count > ORIGINS_MAX {
+        return Err(SuperblockError::Nonsense("origin_count"));
     }
-    to[..end].copy_from_slice(&from.as_bytes()[..end]);
+    let mut origins = Vec::<OriginRecord>::new();
+    for origin in media.volumes.chunks_exact(size_of::<OriginMedia>()).take(count) {
+        let Ok(origin) = OriginMedia::ref_from_bytes(origin) else {
+            return Err(SuperblockError::Nonsense("origins"));
+        };
+        let mode = Mode::ALL.get(usize::from(origin.mode)).ok_or(SuperblockError::Nonsense("origin.mode"))?;
+        let id = OriginId(origin.id.get().into());
+        if id.0 >= 1 << 12 || origins.last().is_some_and(|last| last.id >= id) {
+            return Err(SuperblockError::Nonsense("origin.id"));
+        }
+        origins.push(OriginRecord {
+            id,
+            mode: *mode,
+            size_bytes: origin.size_bytes.get(),
+            name: text(&origin.name),
+            identity: text(&origin.identity),
+            fingerprint: origin.fingerprint.get(),
+            changed_ns: origin.changed_ns.get(),
+            ..OriginRecord::default()
+        });
+    }
+    Ok(origins)
+}
+
+/// Where a superblock of version 2 says that its table is.
+fn decode_place(media: &SuperblockMedia) -> Result<Table, SuperblockError> {
+    let place = &media.volumes[..size_of::<TableRefMedia>()];
+    let Ok(place) = TableRefMedia::ref_from_bytes(place) else { return Err(SuperblockError::Nonsense("table")) };
+    Ok(Table {
+        first_block: place.first_block.get(),
+        blocks: place.blocks.get(),
+        number: place.number.get(),
+        next_id: 0,
+    })
 }
 
 impl Superblock {
@@ -143,14 +175,19 @@ impl Superblock {
     /// The block of 4096 bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        self.encode_as(self.update, self.pairing)
+    }
+
+    /// The block of 4096 bytes, with another number of update, and another pairing.
+    #[must_use]
+    pub(crate) fn encode_as(&self, update: u64, pairing: Pairing) -> Vec<u8> {
         let mut media = SuperblockMedia::new_zeroed();
         media.magic = MAGIC;
-        media.version = VERSION.into();
+        media.version = self.version().into();
         media.uuid = self.uuid;
-        media.update = self.update.into();
+        media.update = update.into();
         media.epoch = self.epoch.into();
         media.cache_bytes = self.cache_bytes.into();
-        let pairing = &self.pairing;
         let (whole, alone) = (pairing.mirror == Mirror::Whole, pairing.mirror == Mirror::Alone);
         let flags = [self.clean, self.failed, whole, alone, pairing.member > 0, pairing.lead > 0, pairing.clean_lost];
         media.flags = flags.iter().rev().fold(0, |bits, flag| bits << 1 | u32::from(*flag)).into();
@@ -162,15 +199,17 @@ impl Superblock {
         media.checkpoint_blocks = self.checkpoint_blocks.into();
         media.stripe_blocks = self.stripe_blocks.into();
         media.first_block = self.first_block.into();
-        media.origin_count = (self.origins.len() as u32).into();
-        for (to, from) in media.origins.iter_mut().zip(&self.origins) {
-            to.id = from.id.0.into();
-            to.mode = from.mode as u8;
-            to.size_bytes = from.size_bytes.into();
-            to.fingerprint = from.fingerprint.into();
-            to.changed_ns = from.changed_ns.into();
-            put_text(&mut to.name, &from.name);
-            put_text(&mut to.identity, &from.identity);
+        if let Some(table) = &self.table {
+            let mut place = TableRefMedia::new_zeroed();
+            place.number = table.number.into();
+            place.first_block = table.first_block.into();
+            place.blocks = table.blocks.into();
+            media.volumes[..size_of::<TableRefMedia>()].copy_from_slice(place.as_bytes());
+        } else {
+            media.origin_count = (self.origins.len() as u32).into();
+            for (to, from) in media.volumes.chunks_exact_mut(size_of::<OriginMedia>()).zip(&self.origins) {
+                to.copy_from_slice(encode_origin(from).as_bytes());
+            }
         }
         media.crc = block_crc(media.as_bytes(), offset_of!(SuperblockMedia, crc)).into();
         media.as_bytes().to_vec()
@@ -191,8 +230,11 @@ impl Superblock {
         if found != media.crc.get() {
             return Err(SuperblockError::Damaged { expected: media.crc.get(), found });
         }
-        if media.version.get() != VERSION {
+        if media.version.get() > VERSION {
             return Err(SuperblockError::Newer { found: media.version.get() });
+        }
+        if media.version.get() == 0 {
+            return Err(SuperblockError::Nonsense("version"));
         }
         let flag = |bit: u32| media.flags.get() >> bit & 1 != 0;
         let mirror = match (flag(2), flag(3)) {
@@ -201,26 +243,11 @@ impl Superblock {
             (false, true) => Mirror::Alone,
             (true, true) => return Err(SuperblockError::Nonsense("flags")),
         };
-        let count = media.origin_count.get() as usize;
-        if count > ORIGINS_MAX {
-            return Err(SuperblockError::Nonsense("origin_count"));
-        }
-        let mut origins = Vec::new();
-        for origin in &media.origins[..count] {
-            let mode = Mode::ALL.get(usize::from(origin.mode)).ok_or(SuperblockError::Nonsense("origin.mode"))?;
-            if origin.id.get() >= 1 << 12 {
-                return Err(SuperblockError::Nonsense("origin.id"));
-            }
-            origins.push(OriginRecord {
-                id: OriginId(origin.id.get()),
-                mode: *mode,
-                size_bytes: origin.size_bytes.get(),
-                name: text(&origin.name),
-                identity: text(&origin.identity),
-                fingerprint: origin.fingerprint.get(),
-                changed_ns: origin.changed_ns.get(),
-            });
-        }
+        let (table, origins) = if media.version.get() == 1 {
+            (None, decode_origins(media)?)
+        } else {
+            (Some(decode_place(media)?), Vec::new())
+        };
         let it = Self {
             uuid: media.uuid,
             update: media.update.get(),
@@ -242,6 +269,7 @@ impl Superblock {
             checkpoint_blocks: media.checkpoint_blocks.get(),
             stripe_blocks: media.stripe_blocks.get(),
             first_block: media.first_block.get(),
+            table,
             origins,
         };
         it.layout_is_sound().map(|()| it)
@@ -290,7 +318,25 @@ impl Superblock {
         if self.dirty_blocks > u64::from(self.lanes) * slots {
             return nonsense("dirty_blocks");
         }
+        if self.table.is_some_and(|table| !self.has_place_for(&table)) {
+            return nonsense("table");
+        }
         Ok(())
+    }
+
+    /// Whether the areas of a table lie between the superblocks and the lanes.
+    fn has_place_for(&self, table: &Table) -> bool {
+        let free = self.free_blocks();
+        let (first, end) = (u64::from(table.first_block), u64::from(table.first_block) + 2 * u64::from(table.blocks));
+        table.blocks > 0 && table.number < NUMBER_MAX && free.iter().any(|free| free.start <= first && end <= free.end)
+    }
+
+    /// The blocks that neither superblocks nor lanes use: before the lanes, and behind them.
+    #[must_use]
+    pub fn free_blocks(&self) -> [Range<u64>; 2] {
+        let first = u64::from(self.first_block);
+        let end = first + u64::from(self.lanes) * self.lane_blocks();
+        [1..first, end..self.cache_bytes / BLOCK_BYTES - 1]
     }
 
     fn lane_blocks(&self) -> u64 {

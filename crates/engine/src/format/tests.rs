@@ -6,6 +6,8 @@ use alloc::vec;
 use super::*;
 use crate::fact::types::Mode;
 
+mod volumes;
+
 /// Two lanes of 16 segments of 8 blocks.
 fn superblock() -> Superblock {
     let origin = OriginRecord {
@@ -13,9 +15,7 @@ fn superblock() -> Superblock {
         mode: Mode::Writeback,
         size_bytes: 1 << 20,
         name: "data".into(),
-        identity: "".into(),
-        fingerprint: 0,
-        changed_ns: 0,
+        ..OriginRecord::default()
     };
     Superblock {
         uuid: [1; 16],
@@ -32,6 +32,7 @@ fn superblock() -> Superblock {
         checkpoint_blocks: 3,
         stripe_blocks: 16,
         first_block: 1,
+        table: None,
         origins: vec![origin],
     }
 }

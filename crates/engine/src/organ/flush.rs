@@ -133,6 +133,11 @@ impl OriginFlush {
         self.wanted <= self.issued && !self.in_flight
     }
 
+    /// Whether none is in flight or wanted, and nobody waits for one.
+    pub(crate) const fn is_quiet(&self) -> bool {
+        self.idle() && self.waiters.is_empty()
+    }
+
     /// Waits for the next flush to be issued.
     pub(crate) fn join(&mut self, waiter: FlushWaiter) {
         self.want();

@@ -147,6 +147,11 @@ impl Index {
         })
     }
 
+    /// Whether there is room for keys below `keys`.
+    pub(crate) const fn has_room(&self, keys: u64) -> bool {
+        keys <= 1 << self.mix.bits
+    }
+
     /// Blocks in the index.
     pub(crate) const fn len(&self) -> u64 {
         self.len

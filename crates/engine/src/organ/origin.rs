@@ -4,24 +4,76 @@
 
 use core::ops::Range;
 
-use crate::fact::types::{Mode, Time};
+use crate::fact::types::{BLOCK_BYTES, Mode, OriginId, SECTOR_BYTES, Time};
+use crate::format::OriginRecord;
 use crate::organ::congestion::OriginGauge;
 use crate::organ::flush::OriginFlush;
 use crate::organ::index::Flat;
 use crate::organ::sum::Sum;
 
+/// The life of a volume in this engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The table that has it is being written.
+    Coming,
+    Serving,
+    /// The volume is to be removed, and takes no requests any more. `destaged`: its dirty blocks
+    /// are destaged first.
+    Leaving {
+        destaged: bool,
+    },
+    /// Nothing of it is under way, and the table without it is being written.
+    Unlisted,
+    /// The volume is removed. Its places are not used again before the next opening.
+    Gone,
+}
+
 /// An origin: its place among all blocks, and its mode.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin {
+    pub(crate) id: OriginId,
     /// Its first block among the blocks of all origins.
     pub(crate) base: Flat,
     pub(crate) blocks: u64,
     pub(crate) size_bytes: u64,
+    /// The sectors that clients may ask for: none before and after it is served.
+    pub(crate) sectors: u64,
     pub(crate) block_bytes: u32,
     pub(crate) mode: Mode,
+    /// Clients may not write.
+    pub(crate) read_only: bool,
+    pub(crate) stage: Stage,
 }
 
 impl Origin {
+    /// A volume of the table, with its first block among all.
+    pub(crate) fn new(record: &OriginRecord, base: Flat, block_bytes: u32, stage: Stage) -> Self {
+        let mut it = Self {
+            id: record.id,
+            base,
+            blocks: record.size_bytes.div_ceil(BLOCK_BYTES),
+            size_bytes: record.size_bytes,
+            sectors: 0,
+            block_bytes,
+            mode: record.mode,
+            read_only: record.read_only,
+            stage,
+        };
+        it.go_on_to(stage);
+        it
+    }
+
+    /// The next stage of its life begins.
+    pub(crate) fn go_on_to(&mut self, stage: Stage) {
+        self.stage = stage;
+        self.sectors = if stage == Stage::Serving { self.size_bytes / SECTOR_BYTES } else { 0 };
+    }
+
+    /// Whether it is one of the volumes of this cache.
+    pub(crate) fn is_listed(&self) -> bool {
+        !matches!(self.stage, Stage::Unlisted | Stage::Gone)
+    }
+
     /// Its places among all.
     pub(crate) const fn places(&self) -> Range<u64> {
         self.base.0..self.base.0 + self.blocks

@@ -42,6 +42,11 @@ impl<T> Places<T> {
         Self { most, origins, turn: 0 }
     }
 
+    /// There is one origin more.
+    pub(crate) fn add_origin(&mut self) {
+        self.origins.push(Of { taken: 0, waiting: VecDeque::new() });
+    }
+
     /// Whether one more of this origin may begin.
     pub(crate) fn is_left(&self, origin: usize) -> bool {
         is_left(self.most, self.origins[origin].taken, self.origins.iter().map(|it| it.taken))

@@ -15,6 +15,8 @@ const GATHERED: usize = 1 << 20;
 /// The blocks that a lane has.
 pub(crate) struct Store {
     index: Index,
+    /// The slots that the index was made for.
+    slots: u64,
     /// The sets are kept. While the lane opens they are empty, until [`Store::gather`].
     gathered: bool,
     dirty: DirtySet,
@@ -26,7 +28,27 @@ impl Store {
     /// An empty one, for so many keys and slots; `None` if the index can't hold so many.
     pub(crate) fn new(keys: u64, slots: u64) -> Option<Self> {
         let index = Index::new(keys, slots)?;
-        Some(Self { index, gathered: true, dirty: DirtySet::default(), rewritten: DirtySet::default() })
+        Some(Self { index, slots, gathered: true, dirty: DirtySet::default(), rewritten: DirtySet::default() })
+    }
+
+    /// Whether the index has room for so many keys. An error: it never can.
+    pub(crate) fn has_room(&self, keys: u64) -> Result<bool, ()> {
+        if self.index.has_room(keys) { Ok(true) } else { Index::new(keys, self.slots).map(|_| false).ok_or(()) }
+    }
+
+    /// Makes the index anew if it has no room for so many keys. Checksums of its blocks get shorter
+    /// then. An error: it never can have that room.
+    pub(crate) fn make_room(&mut self, keys: u64) -> Result<bool, ()> {
+        if self.index.has_room(keys) {
+            return Ok(true);
+        }
+        let mut wider = Index::new(keys, self.slots).ok_or(())?;
+        wider.limit_checksum_bits(self.index.checksum_bits());
+        self.index.for_each(|flat, found| {
+            wider.insert(flat, Found { checksum: wider.kept(found.checksum), ..found });
+        });
+        self.index = wider;
+        Ok(true)
     }
 
     /// Where each block is.

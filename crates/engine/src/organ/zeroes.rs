@@ -49,6 +49,11 @@ impl Zeroes {
     }
 
     /// A request of this origin is over that used these.
+    /// There is one origin more.
+    pub(crate) fn add_origin(&mut self) {
+        self.ragged.add_origin();
+    }
+
     pub(crate) fn give_back(&mut self, origin: usize, used: Used, cx: &mut Cx<'_>) {
         self.ragged.give_back(origin, used.ragged.len() as u32);
         used.ragged.into_iter().for_each(|buf| cx.free(buf, 1));

@@ -127,7 +127,7 @@ impl Coordinator {
                 for waiter in drained_waiters(self, origin) {
                     self.flush_done(waiter, Err(error), lanes, cx);
                 }
-                cx.event(Event::DestageFailed { origin: cx.facts.superblock.origins[origin].id, error });
+                cx.event(Event::DestageFailed { origin: cx.facts.origins[origin].id, error });
             }
             Up::UntilDrained { waiter, origin } => {
                 let of_request = |waiter| match waiter {

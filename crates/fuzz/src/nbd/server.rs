@@ -58,7 +58,7 @@ impl Core for Disk {
 
     fn submit(&mut self, request: Request) {
         assert!(request.id.0 < 1 << 32 && self.queue.iter().all(|other| other.id != request.id), "{request:?}");
-        let export = &self.exports[usize::from(request.origin.0)];
+        let export = &self.exports[request.origin.0 as usize];
         if request.op != RequestOp::Flush {
             let end = request.lba.0.checked_add(request.sectors).expect("it ends somewhere");
             assert!(request.sectors > 0 && end * SECTOR_BYTES <= export.size_bytes, "{request:?}");
@@ -149,7 +149,7 @@ impl Server {
             block_bytes,
             read_only,
         };
-        self.disk.exports = (0..count).map(export).collect();
+        self.disk.exports = (0..u32::from(count)).map(export).collect();
     }
 
     pub(super) fn connect(&self) -> io::Result<UnixStream> {

@@ -5,9 +5,10 @@
 use std::ops::ControlFlow;
 
 use flashfront_device::sim::Fate;
-use flashfront_engine::{Control, DeviceError, Event, Mode, Op, OriginId, RequestOp};
+use flashfront_engine::{Control, DeviceError, DirtyOnRemove, Event, Mode, Op, OriginId, RequestOp, VolumeChange};
 
 use crate::client::Client;
+use crate::spec::OriginSpec;
 
 /// Is shown the world after each event, with the event's number.
 pub(super) type Watch<'a> = dyn FnMut(&Client, u64) -> ControlFlow<()> + 'a;
@@ -115,8 +116,51 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// Adds a volume, and waits until it is there. Returns its number.
+    pub fn add_volume(&mut self, spec: OriginSpec) -> usize {
+        if self.over {
+            return 0;
+        }
+        let ticket = self.client.ask_add(spec);
+        self.shown();
+        self.await_volume(ticket)
+    }
+
+    /// Changes the volumes, and waits until that is done.
+    pub fn change_volume(&mut self, change: VolumeChange) {
+        if !self.over {
+            let ticket = self.client.ask_volume(change);
+            self.shown();
+            self.await_volume(ticket);
+        }
+    }
+
+    /// Removes a volume, and waits until it is gone.
+    pub fn remove_volume(&mut self, origin: usize, dirty: DirtyOnRemove) {
+        if !self.over {
+            let ticket = self.client.ask_remove(origin, dirty);
+            self.shown();
+            self.await_volume(ticket);
+        }
+    }
+
+    /// Asserts that these are the volumes of the cache.
+    pub(super) fn expect_volumes(&self, volumes: &[usize]) {
+        assert!(self.over || self.client.volumes() == volumes, "the volumes are {:?}", self.client.volumes());
+    }
+
+    fn await_volume(&mut self, ticket: u64) -> usize {
+        loop {
+            match self.client.volume_answer(ticket) {
+                Some(answer) => return answer.expect("the workload asks for what is possible"),
+                None if !self.step() => return 0,
+                None => {}
+            }
+        }
+    }
+
     /// Switches an origin's mode.
-    pub fn mode(&mut self, origin: u16, mode: Mode) {
+    pub fn mode(&mut self, origin: u32, mode: Mode) {
         self.control(Control::SetMode { origin: OriginId(origin), mode });
     }
 

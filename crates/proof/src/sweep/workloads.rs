@@ -4,7 +4,9 @@
 
 use flashfront_engine::{Durability, Mode, RequestOp};
 
+use super::modes::{modes, passthrough};
 use super::stage::Stage;
+use super::volumes::volumes;
 use super::workload::{Workload, small};
 use crate::spec::{OriginSpec, WorldSpec};
 
@@ -82,6 +84,13 @@ pub const WORKLOADS: &[Workload] = &[
         summary: "every mode after every other one, online, with writes in flight",
         world: || small(Mode::Writeback, 96),
         run: modes,
+        again: false,
+    },
+    Workload {
+        name: "volumes",
+        summary: "volumes come, are renamed and go, with dirty blocks destaged or given up, beside one that stays",
+        world: || small(Mode::Writeback, 128),
+        run: volumes,
         again: false,
     },
     Workload {
@@ -271,21 +280,6 @@ fn past(on: &mut Stage<'_>) {
     on.pass(50_000_000);
 }
 
-fn passthrough(on: &mut Stage<'_>) {
-    on.write(0, 0, 30 * B, true);
-    on.read(0, 60 * B, 20 * B);
-    on.wait_down_to(0);
-    on.write(0, 10 * B, 4 * B, false);
-    on.mode(0, Mode::Passthrough);
-    on.write(0, 12 * B, 8 * B, false);
-    on.write(0, 62 * B + 2, 12, false);
-    on.read(0, 0, 30 * B);
-    on.wait_down_to(0);
-    on.flush(0);
-    on.wait_down_to(0);
-    on.pass(50_000_000);
-}
-
 fn bypass(on: &mut Stage<'_>) {
     on.write(0, 40 * B, 20 * B, true);
     on.read(0, 80 * B, 10 * B);
@@ -338,20 +332,6 @@ fn zeroes(on: &mut Stage<'_>) {
     on.flush(0);
     on.wait_down_to(0);
     on.change(zeroes, 0, 101 * B, 2 * B, true);
-    on.wait_down_to(0);
-    on.pass(20_000_000);
-}
-
-fn modes(on: &mut Stage<'_>) {
-    let order = [0, 1, 0, 2, 0, 3, 1, 2, 1, 3, 2, 3, 0];
-    for (nth, mode) in (0..).zip(order) {
-        on.write(0, nth % 5 * 4 * B, 6 * B + nth, false);
-        on.mode(0, Mode::ALL[mode]);
-        on.write(0, nth % 3 * 8 * B + 2, 4 * B, nth % 4 == 0);
-        on.read(0, 0, 24 * B);
-        on.wait_down_to(1);
-    }
-    on.flush(0);
     on.wait_down_to(0);
     on.pass(20_000_000);
 }

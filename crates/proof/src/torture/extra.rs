@@ -39,11 +39,13 @@ pub enum Extra {
     LargeSegments,
     /// Eight or sixteen lanes.
     ManyLanes,
+    /// Volumes come and go, where no device fails.
+    Volumes,
 }
 
 impl Extra {
     /// All, with what each is called in a [`Change`](super::Change).
-    pub const ALL: [(Self, &str); 12] = [
+    pub const ALL: [(Self, &str); 13] = [
         (Self::NewOptions, "new-options"),
         (Self::DropClean, "drop-clean"),
         (Self::BusyStop, "busy-stop"),
@@ -56,6 +58,7 @@ impl Extra {
         (Self::SlowCache, "slow-cache"),
         (Self::LargeSegments, "large-segments"),
         (Self::ManyLanes, "many-lanes"),
+        (Self::Volumes, "volumes"),
     ];
 
     /// Draws the extras of a seed's life. Three lives of five have none, so most lives remain what

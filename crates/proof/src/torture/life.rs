@@ -13,7 +13,7 @@ use flashfront_engine::{
 
 use super::extra::Extra;
 use super::plan::{ClientPlan, Plan, Trouble};
-use super::trouble;
+use super::{trouble, volumes};
 use crate::client::Client;
 use crate::spec::WorldSpec;
 
@@ -57,6 +57,7 @@ struct Life {
     kill_rng: Rng,
     fate_rng: Rng,
     extra_rng: Rng,
+    volume_rng: Rng,
     client: Client,
     /// The client of each request in flight.
     owners: BTreeMap<RequestId, usize>,
@@ -91,6 +92,7 @@ pub fn run(mut plan: Plan, seed: u64) -> Lived {
         kill_rng: Rng::new(seed ^ 0x51_6a_11),
         fate_rng: Rng::new(seed ^ 0xfa_7e_05),
         extra_rng: Rng::new(seed ^ 0xe8_7a_a5),
+        volume_rng: Rng::new(seed ^ 0x0_7ab1e5),
         client,
         owners: BTreeMap::new(),
         streams: vec![0; plan.clients.len()],
@@ -167,6 +169,9 @@ impl Life {
             let who = self.rng.below(self.plan.clients.len() as u64) as usize;
             self.submit(who);
             self.wait_for(who);
+            if self.volumes_change() && one_in(&mut self.volume_rng, 12) {
+                volumes::change(&mut self.volume_rng, &mut self.client, self.plan.spec.origins.len());
+            }
             if one_in(&mut self.control_rng, self.plan.control_every) {
                 self.control();
             }
@@ -183,6 +188,11 @@ impl Life {
             self.judge();
             self.restore();
         }
+    }
+
+    /// Whether volumes come and go.
+    fn volumes_change(&self) -> bool {
+        self.plan.has(Extra::Volumes) && self.plan.trouble == Trouble::None
     }
 
     /// Whether both members are in use. A cache is called whole until the failure of one member is
@@ -286,7 +296,7 @@ impl Life {
         let restoring = self.owners.values().any(|owner| *owner == OPERATOR);
         if lost.len() > LOST_MAX && !restoring {
             for key in lost {
-                let (origin, sector) = (usize::from(key.origin.0), key.block.0 * 8);
+                let (origin, sector) = (key.origin.0 as usize, key.block.0 * 8);
                 let sectors = 8.min(self.client.sectors(origin) - sector);
                 let id = self.client.write(origin, sector, sectors, false);
                 self.owners.insert(id, OPERATOR);
@@ -376,7 +386,10 @@ impl Life {
 
     fn submit(&mut self, who: usize) {
         let plan = self.plan.clients[who];
-        let origin = self.rng.below(self.plan.spec.origins.len() as u64) as usize;
+        let mut origin = self.rng.below(self.plan.spec.origins.len() as u64) as usize;
+        if self.volumes_change() {
+            origin = volumes::pick(&mut self.volume_rng, &self.client, origin, self.plan.spec.origins.len());
+        }
         let id = if one_in(&mut self.rng, plan.flush_every) {
             self.client.flush(origin)
         } else {
@@ -409,7 +422,7 @@ impl Life {
 
     fn control(&mut self) {
         let rng = &mut self.control_rng;
-        let origin = rng.below(self.plan.spec.origins.len() as u64) as u16;
+        let origin = rng.below(self.plan.spec.origins.len() as u64) as u32;
         let blocks = rng.below(self.client.world.engine().status().capacity_blocks);
         let control = match rng.below(8) {
             0..=3 => Control::SetMode { origin: OriginId(origin), mode: Mode::ALL[rng.below(4) as usize] },

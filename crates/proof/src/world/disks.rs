@@ -44,6 +44,12 @@ impl World {
         Self { mirror, ..Self::on(spec, cache, origins, Time(0)) }
     }
 
+    /// A fresh origin for this place, whose spec is there.
+    pub(crate) fn fresh_disk(&self, nth: usize) -> Disk {
+        let disk = fresh_origin(nth, self.spec.origin_disk(nth));
+        Disk::new(Inject::new(disk, Faults::seeded(self.spec.seed ^ (nth as u64 + 2) << 16)), self.spec.origin_limit_ns)
+    }
+
     /// The superblock that counts, as a daemon chooses it; `None`: there is none to begin with. One
     /// that names another place than its own is not looked at: a daemon would exchange the devices.
     #[must_use]

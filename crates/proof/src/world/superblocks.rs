@@ -6,7 +6,7 @@ use flashfront_device::sim::RamDisk;
 use flashfront_engine::BLOCK_BYTES;
 use flashfront_engine::format::Superblock;
 
-/// Reads the newest sound copy of a superblock.
+/// Reads the newest sound copy of a superblock, with its table of volumes.
 pub(super) fn read_superblock(cache: &RamDisk) -> Option<Superblock> {
     let read = |offset| {
         let mut block = vec![0; BLOCK_BYTES as usize];
@@ -14,13 +14,21 @@ pub(super) fn read_superblock(cache: &RamDisk) -> Option<Superblock> {
         Superblock::decode(&block).ok()
     };
     let copies = Superblock::offsets(cache.geometry().size_bytes).map(read);
-    copies.into_iter().flatten().max_by_key(|copy| copy.update)
+    let mut newest = copies.into_iter().flatten().max_by_key(|copy| copy.update)?;
+    let table = newest.read_table(|offset, block| {
+        cache.peek(offset, block);
+        Ok::<(), ()>(())
+    });
+    table.is_ok().then_some(newest)
 }
 
 /// Writes both copies of a member's superblock.
 pub(super) fn write_superblock(cache: &mut RamDisk, superblock: &Superblock, member: u8) {
     let mut superblock = superblock.clone();
     superblock.pairing.member = member;
+    if let Some((offset, bytes)) = superblock.encode_table() {
+        cache.poke(offset, &bytes);
+    }
     for offset in Superblock::offsets(superblock.cache_bytes) {
         cache.poke(offset, &superblock.encode());
     }

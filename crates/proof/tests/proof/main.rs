@@ -28,3 +28,4 @@ mod refused;
 mod sweep;
 mod torture;
 mod unproven;
+mod volumes;

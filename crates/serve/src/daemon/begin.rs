@@ -49,6 +49,9 @@ pub(super) fn begin<'a>(
         for (record, volume) in superblock.origins.iter_mut().zip(&config.volumes) {
             record.mode = volume.mode.unwrap_or(record.mode);
         }
+        if superblock.origins != opened.superblock.origins {
+            superblock.begin_table();
+        }
     }
     // Everything that can be refused comes before the write.
     let (arena, arenas) = buffers::arenas(config, superblock.lanes).map_err(failed("starting threads for lanes"))?;

@@ -139,8 +139,14 @@ fn remake(config: &Config, why: &str) -> Result<String, ServeError> {
 fn doubtful(device: &DeviceFile, why: &str) -> Result<Vec<String>, ServeError> {
     let stored = match superblock::read(device) {
         Ok(stored) => stored.superblock,
-        Err(error @ SuperblockReadError::Read { .. }) => return Err(error.into()),
-        Err(SuperblockReadError::Resized { .. } | SuperblockReadError::Unusable { .. }) => {
+        Err(error @ (SuperblockReadError::Read { .. } | SuperblockReadError::TableUnreadable { .. })) => {
+            return Err(error.into());
+        }
+        Err(
+            SuperblockReadError::Resized { .. }
+            | SuperblockReadError::Unusable { .. }
+            | SuperblockReadError::TableDamaged { .. },
+        ) => {
             return Ok(probe_device(device).into_iter().map(|found| found.what).collect());
         }
     };

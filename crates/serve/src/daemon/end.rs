@@ -108,7 +108,11 @@ impl Ending<'_> {
             let limit = config.timeout_of(&path).unwrap_or_default();
             return Err(ServeError::Silent { path, limit });
         }
+        superblock.begin_table();
         record_origins(config, held.origins(), &mut superblock)?;
+        for (record, status) in superblock.origins.iter_mut().zip(&status.origins) {
+            record.dirty_blocks = status.blocks_dirty;
+        }
         (superblock.clean, superblock.failed) = (true, false);
         mark(config, &used, &silent, &mut superblock)?;
         certain().map(|()| Ended::Clean { blocks_dirty, left })

@@ -180,15 +180,23 @@ pub(super) fn write(
 /// Writes this update to all members; says which one refused.
 pub(super) fn put(config: &Config, members: &Members, superblock: &Superblock) -> Result<(), (PathBuf, io::Error)> {
     let mut refused = Ok(());
-    for (number, file) in members {
-        let mut own = superblock.clone();
-        own.pairing.member = *number;
-        let device = Arc::clone(file);
-        let written =
-            answered(config, move |_| superblock::put(&device, &own)).unwrap_or_else(|silent| Err(unanswered(&silent)));
-        let written = written.map_err(|error| (file.path().to_owned(), error));
-        // The others get it all the same.
-        refused = refused.and(written);
+    let mut left: Vec<_> = members.iter().collect();
+    // The tables of all members come first (`Superblock::read_table`).
+    for step in [superblock::put_table, superblock::put_copies] {
+        left.retain(|(number, file)| {
+            let mut own = superblock.clone();
+            own.pairing.member = *number;
+            let device = Arc::clone(file);
+            let written =
+                answered(config, move |_| step(&device, &own)).unwrap_or_else(|silent| Err(unanswered(&silent)));
+            // The others get it all the same.
+            let written = written.map_err(|error| (file.path().to_owned(), error));
+            let is_written = written.is_ok();
+            if refused.is_ok() {
+                refused = written;
+            }
+            is_written
+        });
     }
     refused
 }

@@ -123,6 +123,10 @@ fn log(event: Event, config: &Config, held: &Held, engine: &Engine) {
         Event::ModeChanged { origin, mode } => {
             tracing::debug!("volume {}: the superblock says durably that its mode is {mode}", name(origin));
         }
+        Event::VolumeChanged { origin, .. } => {
+            tracing::debug!("volume with the id {}: its change is durable", origin.0)
+        }
+        Event::VolumeRefused { error, .. } => tracing::debug!("a change of the volumes was refused: {error}"),
         Event::Drained => match engine.status().lost.len() {
             0 => tracing::info!("drained: nothing is dirty"),
             lost => {

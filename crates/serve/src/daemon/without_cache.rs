@@ -37,13 +37,11 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
         let origin = DeviceFile::open(&volume.origin, Access::Exclusive)?;
         members::refuse_cache(&origin)?;
         records.push(OriginRecord {
-            id: OriginId(at as u16),
+            id: OriginId(at as u32),
             mode: Mode::Passthrough,
             size_bytes: origin.geometry().size_bytes,
             name: volume.name.clone(),
-            identity: String::new(),
-            fingerprint: 0,
-            changed_ns: 0,
+            ..OriginRecord::default()
         });
         origins.push(Arc::new(origin));
     }

@@ -126,7 +126,7 @@ fn the_text_is_openmetrics_and_its_histograms_add_up() {
         latencies.record(Answered { origin: OriginId(1), kind, since: Time(now.0 - ns), bytes: 512 }, now);
     }
     let names = ["a", "b \"\\\n"];
-    let volume = |(id, name): (u16, &str)| VolumeFacts {
+    let volume = |(id, name): (u32, &str)| VolumeFacts {
         name: name.to_owned(),
         durations: latencies.of(OriginId(id), now),
         ..VolumeFacts::default()
@@ -160,7 +160,7 @@ fn the_text_is_openmetrics_and_its_histograms_add_up() {
 #[test]
 fn many_volumes_share_the_last_histogram() {
     let (mut latencies, now) = (Latencies::default(), Time(1_000_000_000_000));
-    let ids = 0..70_u16;
+    let ids = 0..70_u32;
     for id in ids.clone() {
         let since = Time(now.0 - 10_000);
         latencies.record(Answered { origin: OriginId(id), kind: AnswerKind::Hit, since, bytes: 512 }, now);

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::ops::Range;
 
-use flashfront_engine::{Block, Key, OriginId};
+use flashfront_engine::format::{pack_key, split_key};
+use flashfront_engine::{Block, Key};
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 const HERE: u64 = 1 << 63;
@@ -233,15 +234,17 @@ impl Blocks {
 }
 
 fn packed(key: Key) -> u64 {
-    (u64::from(key.origin.0) << 48 | key.block.0) & KEY
+    pack_key(key) & KEY
 }
 
 fn unpacked(packed: u64) -> Key {
-    Key { origin: OriginId((packed >> 48 & 0xfff) as u16), block: Block(packed & ((1 << 48) - 1)) }
+    split_key(packed)
 }
 
 #[cfg(test)]
 mod tests {
+    use flashfront_engine::OriginId;
+
     use super::*;
 
     fn key(block: u64) -> Key {
@@ -259,7 +262,7 @@ mod tests {
     #[test]
     fn a_slot_keeps_all_that_is_known() {
         let mut slots = Slots::new(4);
-        let largest = Key { origin: OriginId(0xfff), block: Block((1 << 48) - 1) };
+        let largest = Key { origin: OriginId(0xff_ffff), block: Block((1 << 36) - 1) };
         for (slot, it) in [
             live(0, 0),
             Live { key: largest, dirty: false, older: true, checksum: u32::MAX, ..live(0, 1) },

@@ -88,7 +88,14 @@ impl CheckError {
             Self::Superblock(SuperblockReadError::Resized { expected, found, .. }) => {
                 vec![damage_at_0(format!("a device of {}", Size(*expected).told()), Size(*found).told())]
             }
-            Self::Superblock(SuperblockReadError::Read { source, .. }) | Self::Read { source, .. } => {
+            Self::Superblock(SuperblockReadError::TableDamaged { offset, .. }) => {
+                let found = "one that is not whole".to_owned();
+                vec![Damage { offset: *offset, ..damage_at_0("a table of volumes".to_owned(), found) }]
+            }
+            Self::Superblock(
+                SuperblockReadError::Read { source, .. } | SuperblockReadError::TableUnreadable { source, .. },
+            )
+            | Self::Read { source, .. } => {
                 vec![damage_at_0("a superblock".to_owned(), format!("read error: {source}"))]
             }
         };

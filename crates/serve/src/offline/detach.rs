@@ -9,8 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use flashfront_device::real::{Access, DeviceFile, OpenError};
-use flashfront_engine::BLOCK_BYTES;
 use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
+use flashfront_engine::{BLOCK_BYTES, OriginId};
 use serde::Serialize;
 
 use super::reader::Reader;
@@ -76,7 +76,7 @@ pub enum DetachError {
         size: Size,
     },
     /// The cache serves several origins.
-    #[error("{cache} serves {count} origins; only a cache of one can be detached", cache = cache.display())]
+    #[error("{cache} serves {count} origins; `detach` takes off a cache with one. Take off one of several with `flashfront volume remove`", cache = cache.display())]
     Several {
         /// The cache device.
         cache: PathBuf,
@@ -215,15 +215,34 @@ pub(crate) fn dirty<'a>(
     superblock: &Superblock,
     progress: &mut dyn FnMut(u64, u64),
 ) -> (u64, usize) {
+    dirty_of(members, superblock, None, progress)
+}
+
+/// Counts the dirty blocks of one volume, or of all, as [`dirty`] does.
+pub(super) fn dirty_of<'a>(
+    members: impl IntoIterator<Item = &'a DeviceFile>,
+    superblock: &Superblock,
+    of: Option<OriginId>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> (u64, usize) {
     if superblock.failed {
-        return (superblock.dirty_blocks, 0);
+        // What of it belongs to one volume is known only if that was recorded.
+        let record = of.and_then(|id| superblock.origin(id)).filter(|record| record.dirty_blocks > 0);
+        return (record.map_or(superblock.dirty_blocks, |record| record.dirty_blocks), 0);
     }
     let mut superblock = superblock.clone();
     superblock.pairing.clean_lost = true;
     let count = |device: &DeviceFile| {
         let mut reader = Reader { device, superblock: &superblock, damage: Vec::new() };
         let mut looked = looks(&superblock, 1, progress);
-        let dirty: u64 = (0..superblock.lanes).map(|lane| reader.lane(lane, &mut looked).live.dirty()).sum();
+        let dirty = (0..superblock.lanes).map(|lane| {
+            let live = reader.lane(lane, &mut looked).live;
+            match of {
+                Some(id) => live.iter().filter(|live| live.dirty && live.key.origin == id).count() as u64,
+                None => live.dirty(),
+            }
+        });
+        let dirty: u64 = dirty.sum();
         (dirty, reader.damage.len())
     };
     let counts = members.into_iter().map(count);

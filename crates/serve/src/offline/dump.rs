@@ -70,7 +70,7 @@ pub struct DumpReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OriginDump {
     /// The id of the origin.
-    pub id: u16,
+    pub id: u32,
     /// The name of the volume.
     pub name: String,
     /// How writes are treated.
@@ -169,7 +169,7 @@ pub fn dump(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<DumpRepor
     }
     Ok(DumpReport {
         cache: path.to_owned(),
-        version: flashfront_engine::format::VERSION,
+        version: superblock.version(),
         uuid: crate::uuid::uuid_text(&superblock.uuid),
         update: superblock.update,
         epoch: superblock.epoch,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use flashfront_device::probe::probe_device;
 use flashfront_device::real::{Access, DeviceFile, OpenError, discard};
-use flashfront_engine::format::{Mirror, OriginRecord, Superblock};
+use flashfront_engine::format::{Mirror, NAME_BYTES_MAX, OriginRecord, Superblock, Table};
 use flashfront_engine::{BLOCK_BYTES, Engine, Mode, Options, OriginId, Time};
 use serde::Serialize;
 
@@ -160,7 +160,7 @@ pub enum FormatError {
 /// # Errors
 /// [`FormatError`]; nothing was changed then, but by a failed write.
 pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
-    if !config::name_is_usable(&options.name) || options.name.len() > 32 {
+    if !config::name_is_usable(&options.name) || options.name.len() > NAME_BYTES_MAX {
         return Err(FormatError::BadName(options.name.clone()));
     }
     let paths: Vec<&Path> = [&options.cache].into_iter().chain(&options.mirror).map(PathBuf::as_path).collect();
@@ -315,9 +315,8 @@ fn new_superblock(
         mode: options.mode,
         size_bytes: origin.geometry().size_bytes,
         name: options.name.clone(),
-        identity: String::new(),
-        fingerprint: 0,
-        changed_ns: 0,
+        origin_path: absolute(&options.origin),
+        ..OriginRecord::default()
     };
     stale::record(origin, &mut record).map_err(read(origin.path()))?;
     let mut superblock = empty_superblock(uuid, layout, cache_bytes, vec![record]);
@@ -327,7 +326,15 @@ fn new_superblock(
     Ok(superblock)
 }
 
+/// The path that a later start finds the origin by; empty if it is no text. The address of an
+/// export stays as it is.
+pub(super) fn absolute(origin: &Path) -> String {
+    let path = std::path::absolute(origin).ok().filter(|_| !flashfront_device::real::is_uri(origin));
+    path.as_deref().unwrap_or(origin).to_str().unwrap_or_default().to_owned()
+}
+
 fn empty_superblock(uuid: [u8; 16], layout: &Layout, cache_bytes: u64, origins: Vec<OriginRecord>) -> Superblock {
+    let next_id = origins.last().map_or(0, |last| last.id.0 + 1);
     Superblock {
         uuid,
         update: 0,
@@ -343,6 +350,7 @@ fn empty_superblock(uuid: [u8; 16], layout: &Layout, cache_bytes: u64, origins: 
         checkpoint_blocks: layout.checkpoint_blocks,
         stripe_blocks: STRIPE_BLOCKS,
         first_block: layout.first_block,
+        table: Some(Table { first_block: 1, blocks: layout.table_blocks, number: 0, next_id }),
         origins,
     }
 }
@@ -352,7 +360,9 @@ fn empty_superblock(uuid: [u8; 16], layout: &Layout, cache_bytes: u64, origins: 
 /// # Errors
 /// This many bytes can't be divided.
 pub(crate) fn superblock_in_ram(cache_bytes: u64, origins: Vec<OriginRecord>) -> Result<Superblock, LayoutError> {
-    Ok(empty_superblock([0; 16], &Layout::new(cache_bytes, None, Some(1))?, cache_bytes, origins))
+    let superblock = empty_superblock([0; 16], &Layout::new(cache_bytes, None, Some(1))?, cache_bytes, origins);
+    // Nobody reads it again.
+    Ok(Superblock { table: None, ..superblock })
 }
 
 /// Lets the engine say whether it could open this cache, and how much RAM it would take.

@@ -5,7 +5,7 @@
 //! segments are whole erase blocks on drives whose erase blocks divide them.
 
 use flashfront_engine::BLOCK_BYTES;
-use flashfront_engine::format::checkpoint_blocks;
+use flashfront_engine::format::{Table, VOLUMES_MAX, checkpoint_blocks};
 
 use crate::config::Size;
 use crate::report::counted;
@@ -59,6 +59,8 @@ pub(super) struct Layout {
     pub(super) segments_per_lane: u32,
     pub(super) checkpoint_blocks: u32,
     pub(super) first_block: u32,
+    /// Blocks of each of the two areas for the table of volumes, which begin at block 1.
+    pub(super) table_blocks: u32,
 }
 
 impl Layout {
@@ -73,8 +75,10 @@ impl Layout {
             return Err(LayoutError::Lanes(lanes));
         }
         let segment = segment_bytes / BLOCK_BYTES;
-        // One superblock at each end; the first lane starts at the second segment.
-        let room = (cache_bytes / BLOCK_BYTES).saturating_sub(segment + 1) / u64::from(lanes);
+        // One superblock at each end; the tables of volumes lie before the first lane, which starts
+        // with a segment.
+        let first_block = first_block(cache_bytes, segment);
+        let room = (cache_bytes / BLOCK_BYTES).saturating_sub(first_block + 1) / u64::from(lanes);
         // A checkpoint entry takes 1/255 of a block per slot, in two areas: start a little too
         // high.
         let mut segments = (room / segment).min(SLOTS_PER_LANE_MAX / segment);
@@ -83,7 +87,12 @@ impl Layout {
         }
         if segments < SEGMENTS_PER_LANE_MIN {
             let lane = 2 * area(SEGMENTS_PER_LANE_MIN, segment) + SEGMENTS_PER_LANE_MIN * segment;
-            let least = (segment + 1 + u64::from(lanes) * lane) * BLOCK_BYTES;
+            // Of a larger device the tables are larger.
+            let with = |bytes| (self::first_block(bytes, segment) + 1 + u64::from(lanes) * lane) * BLOCK_BYTES;
+            let mut least = with(0);
+            while with(least) > least {
+                least = with(least);
+            }
             return Err(LayoutError::TooSmall { found: cache_bytes, least, lanes, segment_bytes });
         }
         Ok(Self {
@@ -91,7 +100,8 @@ impl Layout {
             segment_blocks: segment as u32,
             segments_per_lane: segments as u32,
             checkpoint_blocks: area(segments, segment) as u32,
-            first_block: segment as u32,
+            first_block: first_block as u32,
+            table_blocks: table_blocks(cache_bytes),
         })
     }
 
@@ -99,6 +109,18 @@ impl Layout {
     pub(super) fn capacity_blocks(&self) -> u64 {
         u64::from(self.lanes) * u64::from(self.segments_per_lane) * u64::from(self.segment_blocks)
     }
+}
+
+/// Blocks of an area for the table of volumes. From 1.2 GiB on there is room for 4,096 volumes. A
+/// smaller cache gives 1/256 of itself to both areas.
+fn table_blocks(cache_bytes: u64) -> u32 {
+    let most = u64::from(Table::blocks_for(VOLUMES_MAX));
+    (cache_bytes / BLOCK_BYTES / 512).clamp(3, most) as u32
+}
+
+/// Where the first lane starts: with a whole segment, behind both areas.
+fn first_block(cache_bytes: u64, segment: u64) -> u64 {
+    (1 + 2 * u64::from(table_blocks(cache_bytes))).next_multiple_of(segment)
 }
 
 /// Blocks of a checkpoint area; whole segments once that is under 1 % of the lane.

@@ -22,6 +22,7 @@ mod salvage;
 mod scan;
 mod shown;
 mod unspoken;
+mod volumes;
 mod walk;
 
 #[cfg(test)]
@@ -37,3 +38,4 @@ pub use format::{FormatError, FormatOptions, FormatReport, format};
 pub(crate) use format::{occupants, superblock_in_ram, wipe};
 pub use layout::{LANES_MAX, LayoutError, SEGMENT_BYTES_DEFAULT};
 pub use repair::{Older, Repair, RepairError, RepairReport, UnknownLoss};
+pub use volumes::{AddOptions, SetOptions, Volumes, VolumesError};

@@ -65,6 +65,16 @@ impl LaneWalk {
         }
     }
 
+    /// Blocks of volumes that were removed are dead, as in replay. With version 1 no volume is ever
+    /// removed.
+    fn forget_removed(&mut self, superblock: &Superblock) {
+        if superblock.table.is_some() {
+            let is_gone = |live: &Live| superblock.origin(live.key.origin).is_none();
+            let gone: Vec<Live> = self.live.iter().filter(is_gone).collect();
+            gone.into_iter().for_each(|live| self.live.remove(live.key));
+        }
+    }
+
     /// Does what the commit did whose header is at that slot.
     pub(super) fn apply(&mut self, header: &CommitHeader, slot: u32) {
         self.last_seq[(slot / self.segment_slots) as usize] = header.seq;
@@ -102,6 +112,7 @@ impl Reader<'_> {
             Some((_, head)) => self.look_behind(&mut walk, head, 1, looked),
             None => (0..self.superblock.segments_per_lane).for_each(|_| looked()),
         }
+        walk.forget_removed(self.superblock);
         walk
     }
 

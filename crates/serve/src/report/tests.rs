@@ -3,7 +3,7 @@ use flashfront_engine::{Block, OriginStatus};
 
 use super::*;
 
-fn key(origin: u16, block: u64) -> Key {
+fn key(origin: u32, block: u64) -> Key {
     Key { origin: OriginId(origin), block: Block(block) }
 }
 

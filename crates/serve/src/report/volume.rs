@@ -53,7 +53,7 @@ pub struct VolumeReport {
     pub name: String,
     /// The number of its origin, which it keeps for life.
     #[serde(default)]
-    pub id: u16,
+    pub id: u32,
     /// The path of its origin.
     #[serde(default)]
     pub origin_path: String,

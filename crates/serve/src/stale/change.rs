@@ -174,7 +174,7 @@ mod tests {
 
     fn record(identity: &str, size_bytes: u64) -> OriginRecord {
         let (id, mode, name) = (OriginId(0), Mode::Writeback, "data".to_owned());
-        OriginRecord { id, mode, size_bytes, name, identity: identity.to_owned(), fingerprint: 0, changed_ns: 0 }
+        OriginRecord { id, mode, size_bytes, name, identity: identity.to_owned(), ..OriginRecord::default() }
     }
 
     fn change(identity: &str) -> Change {

@@ -242,9 +242,7 @@ fn superblock(spec: &FlashfrontSpec) -> Superblock {
         mode: spec.mode,
         size_bytes: spec.origin_bytes,
         name: "origin".to_owned(),
-        identity: String::new(),
-        fingerprint: 0,
-        changed_ns: 0,
+        ..OriginRecord::default()
     };
     Superblock {
         uuid: *b"a cache in a sim",
@@ -262,6 +260,7 @@ fn superblock(spec: &FlashfrontSpec) -> Superblock {
         // One lane: the width of a stripe doesn't matter.
         stripe_blocks: 1 << 14,
         first_block: 1,
+        table: None,
         origins: vec![origin],
     }
 }

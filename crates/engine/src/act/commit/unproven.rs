@@ -23,7 +23,6 @@ use crate::format::Stream;
 use crate::lane::Lane;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::index::Flat;
-use crate::organ::origin::{Origin, OriginDelta};
 use crate::organ::piece::PieceKind;
 use crate::organ::segment::SegmentState;
 
@@ -33,12 +32,15 @@ pub(crate) fn await_proof(lane: &mut Lane, seq: u64, first: u32, blocks: Vec<Fla
         return;
     }
     let waiter = FlushWaiter::Promoted(lane.id, seq);
-    let is_of = |origin: &Origin| blocks.iter().any(|flat| origin.places().contains(&flat.0));
+    let mut of: Vec<usize> = blocks.iter().map(|flat| cx.facts.origin_of(*flat)).collect();
+    of.sort_unstable();
+    of.dedup();
     // What the commit held of one whose flush is overdue was dropped, and is dead in it.
-    let waits = |(it, of): (&Origin, &mut OriginDelta)| {
-        u32::from(is_of(it) && !of.flush.is_overdue() && of.flush.await_durable(waiter))
+    let waits = |origin: usize| {
+        let flush = &mut cx.delta.origins[origin].flush;
+        u32::from(!flush.is_overdue() && flush.await_durable(waiter))
     };
-    let awaits = cx.facts.origins.iter().zip(&mut cx.delta.origins).map(waits).sum();
+    let awaits = of.into_iter().map(waits).sum();
     if awaits > 0 || !lane.log.unproven.is_empty() {
         lane.log.unproven.push_back(Unproven { seq, first, blocks, awaits, failed: false });
     }

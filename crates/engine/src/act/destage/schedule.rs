@@ -14,6 +14,7 @@ use crate::cx::Cx;
 use crate::delta::Delta;
 use crate::fact::types::{Mode, Time};
 use crate::lanes::Lanes;
+use crate::organ::origin::Stage;
 use crate::organ::places;
 use crate::organ::reach::{FAR_RUNS_MAX, RUNS_MAX};
 use crate::organ::room::{Cost, Outlook, Room, Rooms};
@@ -65,6 +66,16 @@ impl Destager {
     pub(crate) fn new(origins: usize, now: Time) -> Self {
         let origins = (0..origins).map(|_| Batches::new(now)).collect();
         Self { origins, turn: 0, last_request: now, credit: Credit::default(), stopping: false }
+    }
+
+    /// There is one origin more.
+    pub(crate) fn add_origin(&mut self, now: Time) {
+        self.origins.push(Batches::new(now));
+    }
+
+    /// Whether nothing of this origin is under way.
+    pub(crate) fn is_idle_for(&self, origin: usize) -> bool {
+        self.origins[origin].idle()
     }
 
     /// From now on no flush is put off.
@@ -201,7 +212,12 @@ impl Destager {
         if cx.facts.stopping || batches.refusals.rest(cx.now) || it.undrained() == 0 {
             return None;
         }
-        let leaving = facts.mode != Mode::Writeback || cx.cache_failed();
+        let to_go = match facts.stage {
+            Stage::Coming | Stage::Serving => false,
+            Stage::Leaving { destaged: true } => true,
+            Stage::Leaving { destaged: false } | Stage::Unlisted | Stage::Gone => return None,
+        };
+        let leaving = facts.mode != Mode::Writeback || cx.cache_failed() || to_go;
         let waited_for = || lanes.iter().any(|lane| lane.trouble.next_urgent(facts.places()).is_some());
         let recent = |since: Time| cx.now.since_ns(since) < IDLE_AFTER_NS;
         let aged = batches.aged(cx);

@@ -227,7 +227,7 @@ impl Core for Ram {
 
     fn submit(&mut self, request: Request) {
         assert!(request.id.0 < 1 << 32);
-        let export = &self.exports[usize::from(request.origin.0)];
+        let export = &self.exports[request.origin.0 as usize];
         if request.op != RequestOp::Flush {
             let end = (request.lba.0 + request.sectors) * SECTOR_BYTES;
             assert!(request.sectors > 0 && end <= export.size_bytes, "{request:?}");

@@ -222,6 +222,6 @@ impl Filled {
     }
 
     pub(super) fn superblock(&self) -> Superblock {
-        Superblock::decode(&self.image[..BLOCK_LEN]).unwrap()
+        Superblock::of_image(&self.image).unwrap()
     }
 }

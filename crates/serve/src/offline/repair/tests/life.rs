@@ -176,7 +176,7 @@ impl Living {
     fn act(&mut self) {
         let (origin, first, blocks) = self.place();
         let (lba, sectors) = (first * BLOCK_SECTORS, blocks * BLOCK_SECTORS);
-        let id = OriginId(origin as u16);
+        let id = OriginId(origin as u32);
         match self.rng.below(100) {
             0..58 => {
                 self.writes += 1;

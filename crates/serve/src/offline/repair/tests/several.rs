@@ -191,7 +191,7 @@ impl Sound {
 }
 
 fn places(key: Key, blocks: u64) -> Vec<(usize, u64)> {
-    (key.block.0..key.block.0 + blocks).map(|block| (usize::from(key.origin.0), block)).collect()
+    (key.block.0..key.block.0 + blocks).map(|block| (key.origin.0 as usize, block)).collect()
 }
 
 /// Damages of more than a block: what an earlier moment had there, and whole areas.

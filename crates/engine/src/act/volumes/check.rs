@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What speaks against a new volume, or a new name.
+
+use super::state::Volumes;
+use crate::fact::types::{OriginId, SECTOR_BYTES};
+use crate::fact::volume::{NewVolume, VolumeError};
+use crate::facts::Facts;
+use crate::format::IDS_END;
+
+/// Numbers of flushes of origins are below [`crate::coordinator::CACHE_FLUSH`].
+const PLACES_MAX: usize = 1 << 16;
+
+pub(super) fn check_name(
+    volumes: &Volumes,
+    name: &str,
+    own: Option<OriginId>,
+    facts: &Facts,
+) -> Result<(), VolumeError> {
+    let superblock = &facts.superblock;
+    if name.is_empty() || name.len() > superblock.name_bytes_max() {
+        return Err(VolumeError::BadName);
+    }
+    let others = superblock.origins.iter().filter(|record| Some(record.id) != own);
+    if let Some(other) = others.into_iter().find(|record| record.name == name) {
+        return Err(VolumeError::NameTaken(other.id));
+    }
+    if volumes.coming.iter().any(|(_, volume)| volume.name == name) {
+        return Err(VolumeError::Busy);
+    }
+    Ok(())
+}
+
+pub(super) fn check_new(volumes: &Volumes, volume: &NewVolume, facts: &Facts) -> Result<(), VolumeError> {
+    check_name(volumes, &volume.name, None, facts)?;
+    if volume.size_bytes == 0 || !volume.size_bytes.is_multiple_of(SECTOR_BYTES) {
+        return Err(VolumeError::BadSize);
+    }
+    let (superblock, coming) = (&facts.superblock, volumes.coming.len());
+    let most = superblock.volumes_max();
+    if superblock.origins.len() + coming >= most {
+        return Err(VolumeError::TooMany { most });
+    }
+    if superblock.next_id().is_none_or(|id| id.0 as usize + coming >= IDS_END as usize) {
+        return Err(VolumeError::IdsUsedUp);
+    }
+    if facts.origins.len() + coming >= PLACES_MAX {
+        return Err(VolumeError::NoPlace);
+    }
+    Ok(())
+}

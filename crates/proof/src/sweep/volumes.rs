@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The workload of volumes that come and go.
+
+use flashfront_engine::{DirtyOnRemove, Mode, OriginId, VolumeChange};
+
+use super::stage::Stage;
+use crate::spec::OriginSpec;
+
+/// A block in sectors.
+const B: u64 = 8;
+
+/// Volumes come and go. The third has the size of those that are gone.
+pub(super) fn volumes(stage: &mut Stage<'_>) {
+    let spec = OriginSpec { size_bytes: 64 * B * 512, logical_block_bytes: 512, mode: Mode::Writeback };
+    stage.write(0, 0, 4 * B, false);
+    let first = stage.add_volume(spec);
+    stage.write(first, 0, 6 * B, true);
+    stage.write(0, 4 * B, 2 * B, false);
+    let origin = OriginId(first as u32);
+    stage.change_volume(VolumeChange::Rename { origin, name: "other".into() });
+    let second = stage.add_volume(spec);
+    stage.write(second, 0, 8 * B, false);
+    stage.flush(second);
+    stage.read(second, 16 * B, 4 * B);
+    stage.wait_down_to(0);
+    stage.remove_volume(second, DirtyOnRemove::Discard);
+    let third = stage.add_volume(spec);
+    stage.write(third, 2 * B, 2 * B, true);
+    stage.wait_down_to(0);
+    stage.remove_volume(first, DirtyOnRemove::Destage);
+    stage.flush(0);
+    stage.wait_down_to(0);
+    stage.expect_volumes(&[0, third]);
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Volumes that come and go in a life, beside those that stay.
+
+use flashfront_device::Rng;
+use flashfront_engine::{DirtyOnRemove, Mode, OriginId, VolumeChange};
+
+use crate::client::Client;
+use crate::spec::OriginSpec;
+
+/// The most volumes beside those that stay.
+const MOST: usize = 4;
+/// All have one size, so that what is left of one would fit another one.
+const SIZE_BYTES: u64 = 256 << 10;
+
+/// The volumes that came, and take requests. The first `staying` never go.
+fn guests(client: &Client, staying: usize) -> Vec<usize> {
+    client.volumes().into_iter().filter(|origin| *origin >= staying && !client.leaving.contains_key(origin)).collect()
+}
+
+/// Which volume a request is for: half of them go to one that came, if there is any.
+pub(super) fn pick(rng: &mut Rng, client: &Client, origin: usize, staying: usize) -> usize {
+    let guests = guests(client, staying);
+    if guests.is_empty() || rng.below(2) == 0 { origin } else { guests[rng.below(guests.len() as u64) as usize] }
+}
+
+/// Adds a volume, or changes or removes one that came. A removal is not always waited for: the
+/// power may be cut before.
+pub(super) fn change(rng: &mut Rng, client: &mut Client, staying: usize) {
+    let guests = guests(client, staying);
+    let few = client.volumes().len() - staying < MOST;
+    if guests.is_empty() || few && rng.below(2) == 0 {
+        if few {
+            let mode = Mode::ALL[rng.below(2) as usize];
+            let spec = OriginSpec { size_bytes: SIZE_BYTES, logical_block_bytes: 512, mode };
+            client.add_volume(spec).expect("there is room for one more");
+        }
+        return;
+    }
+    let guest = guests[rng.below(guests.len() as u64) as usize];
+    if rng.below(3) == 0 {
+        let name = format!("another-{}", rng.below(1 << 40));
+        let ticket = client.ask_volume(VolumeChange::Rename { origin: OriginId(guest as u32), name });
+        client.await_volume(ticket).expect("nobody has this name");
+        return;
+    }
+    let dirty = [DirtyOnRemove::Refuse, DirtyOnRemove::Destage, DirtyOnRemove::Discard][rng.below(3) as usize];
+    let ticket = client.ask_remove(guest, dirty);
+    if rng.below(3) > 0 {
+        let answer = client.await_volume(ticket);
+        assert!(answer.is_ok() || dirty == DirtyOnRemove::Refuse, "{answer:?}");
+    }
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Volumes that come, change and go in a world: its client asks for that, and forgets what was on a
+//! volume that is gone.
+//!
+//! A volume's id is its place in the lists of the world. The engine never gives an id twice.
+
+use flashfront_engine::{Control, DirtyOnRemove, Event, NewVolume, OriginId, SECTOR_BYTES, VolumeChange, VolumeError};
+
+use crate::client::Client;
+use crate::spec::OriginSpec;
+
+impl Client {
+    /// Puts a fresh origin in this place, behind all others or instead of one.
+    fn put_origin(&mut self, nth: usize, spec: OriginSpec) {
+        let world = &mut self.world;
+        if nth < world.spec.origins.len() {
+            world.spec.origins[nth] = spec;
+            world.origins[nth] = world.fresh_disk(nth);
+        } else {
+            world.spec.origins.push(spec);
+            let disk = world.fresh_disk(nth);
+            world.origins.push(disk);
+        }
+        self.oracle.put_origin(nth, spec.size_bytes / SECTOR_BYTES);
+    }
+
+    /// Whether the cache has this volume now.
+    #[must_use]
+    pub fn has_volume(&self, origin: usize) -> bool {
+        self.world.engine().superblock().origin(OriginId(origin as u32)).is_some()
+    }
+
+    /// The volumes that the cache has now.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<usize> {
+        self.world.engine().superblock().origins.iter().map(|record| record.id.0 as usize).collect()
+    }
+
+    /// Asks for a change of the volumes. Returns the number that the answer will have.
+    pub fn ask_volume(&mut self, change: VolumeChange) -> u64 {
+        self.tickets += 1;
+        let ticket = self.tickets;
+        self.world.control(Control::Volume { ticket, change: Box::new(change) });
+        ticket
+    }
+
+    /// Asks for a new volume before an origin whose sectors all hold write 0. The answer tells its
+    /// id.
+    pub fn ask_add(&mut self, spec: OriginSpec) -> u64 {
+        let next = self.world.engine().superblock().next_id().expect("ids are left");
+        self.put_origin(next.0 as usize, spec);
+        self.ask_volume(VolumeChange::Add(NewVolume {
+            name: format!("volume{}", self.tickets),
+            size_bytes: spec.size_bytes,
+            block_bytes: spec.logical_block_bytes,
+            mode: spec.mode,
+            ..NewVolume::default()
+        }))
+    }
+
+    /// The answer to a change, if it has come.
+    pub fn volume_answer(&mut self, ticket: u64) -> Option<Result<usize, VolumeError>> {
+        self.judge();
+        let is_it = |event: &Event| answer(event).is_some_and(|(it, _)| it == ticket);
+        let at = self.events.iter().position(is_it)?;
+        answer(&self.events.remove(at)).map(|(_, result)| result)
+    }
+
+    /// Waits for the answer to a change.
+    ///
+    /// # Errors
+    /// Why it was refused.
+    ///
+    /// # Panics
+    /// If it never comes.
+    pub fn await_volume(&mut self, ticket: u64) -> Result<usize, VolumeError> {
+        loop {
+            if let Some(answer) = self.volume_answer(ticket) {
+                return answer;
+            }
+            assert!(self.world.step(), "a change of the volumes is never answered: {:?}", self.world.engine().status());
+        }
+    }
+
+    /// Adds a volume, and waits until it is there.
+    ///
+    /// # Errors
+    /// Why it was refused.
+    pub fn add_volume(&mut self, spec: OriginSpec) -> Result<usize, VolumeError> {
+        let ticket = self.ask_add(spec);
+        let origin = self.await_volume(ticket)?;
+        // A planted bug gives the id of another volume: its place has this origin then.
+        if self.world.origins.len() > origin + 1 {
+            self.put_origin(origin, spec);
+        }
+        Ok(origin)
+    }
+
+    /// Removes a volume, and waits until it is gone.
+    ///
+    /// # Errors
+    /// Why it was refused.
+    pub fn remove_volume(&mut self, origin: usize, dirty: DirtyOnRemove) -> Result<usize, VolumeError> {
+        let ticket = self.ask_remove(origin, dirty);
+        self.await_volume(ticket)
+    }
+
+    /// Asks for a volume to be removed. If nothing was to be given up, its origin must hold all of
+    /// it when it is gone.
+    pub fn ask_remove(&mut self, origin: usize, dirty: DirtyOnRemove) -> u64 {
+        self.leaving.insert(origin, dirty);
+        self.ask_volume(VolumeChange::Remove { origin: OriginId(origin as u32), dirty })
+    }
+
+    /// Looks which volumes are gone: the origin of each is complete, or what it lacks was given up.
+    ///
+    /// # Panics
+    /// If an origin lacks something that was not given up.
+    pub(crate) fn judge_leaving(&mut self) {
+        for event in &self.events {
+            if let Event::VolumeRefused { origin: Some(origin), error, .. } = event
+                && *error != VolumeError::Busy
+            {
+                self.leaving.remove(&(origin.0 as usize));
+            }
+        }
+        if !self.world.serving() {
+            return;
+        }
+        let is_gone = |(origin, _): &(usize, DirtyOnRemove)| !self.has_volume(*origin);
+        let all = self.leaving.iter().map(|(origin, dirty)| (*origin, *dirty));
+        let gone: Vec<_> = all.filter(is_gone).collect();
+        for (origin, dirty) in gone {
+            self.leaving.remove(&origin);
+            if dirty == DirtyOnRemove::Discard {
+                self.oracle.excuse_origin(origin);
+            } else {
+                self.judge_origin(origin);
+            }
+        }
+    }
+}
+
+/// What an event answers to a change of the volumes.
+fn answer(event: &Event) -> Option<(u64, Result<usize, VolumeError>)> {
+    match event {
+        Event::VolumeChanged { ticket, origin } => Some((*ticket, Ok(origin.0 as usize))),
+        Event::VolumeRefused { ticket, error, .. } => Some((*ticket, Err(*error))),
+        _ => None,
+    }
+}
