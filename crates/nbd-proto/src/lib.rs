@@ -7,7 +7,8 @@
 //! tests.
 //!
 //! These parts of the protocol are spoken:
-//! - fixed newstyle with GO, INFO, LIST and EXPORT_NAME (the last by servers only);
+//! - fixed newstyle with GO, INFO, LIST and EXPORT_NAME (a client asks by that where GO is unknown,
+//!   or where the server is not fixed newstyle);
 //! - TLS as a state;
 //! - simple, structured and extended replies, and `base:allocation`;
 //! - FUA, TRIM, WRITE_ZEROES with NO_HOLE and FAST_ZERO, CACHE, and block sizes.

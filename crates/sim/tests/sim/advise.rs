@@ -58,6 +58,18 @@ fn data_read_again_and_again_asks_for_a_cache_that_holds_it() {
     assert!(cached.traffic.origin_ios < 500, "{}", cached.traffic.origin_ios);
 }
 
+/// A volume behind a network costs its round trip, wherever it is read.
+#[test]
+fn a_network_volume_is_worth_a_cache_though_it_seeks_nothing() {
+    let volume = known().into_iter().find(|it| it.name == "volume-50ms").expect("a device of ours");
+    let advice = advised(&Question { origin: volume, ..question("volume", random('R', 12_000, 1_000)) });
+    let alone = advice.alone.played.mean_ns();
+    assert!((50_000_000..51_000_000).contains(&alone), "{alone}");
+    let choice = advice.choice.expect("a cache helps");
+    assert_eq!((choice.cache_bytes, choice.mode), (64 * MIB, Mode::Writethrough));
+    assert!(advice.sizes[0].played.mean_ns() * 20 < alone, "{}", advice.sizes[0].played.mean_ns());
+}
+
 #[test]
 fn data_that_is_read_once_asks_for_none() {
     let advice =
