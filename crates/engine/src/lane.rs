@@ -22,7 +22,7 @@ use crate::cx::{Apart, Cx};
 use crate::fact::io::{DeviceError, RequestError};
 use crate::fact::open_error::OpenError;
 use crate::facts::Facts;
-use crate::organ::down::Covered;
+use crate::organ::down::{Covered, FlushWish};
 use crate::organ::flush::FlushWaiter;
 use crate::organ::flying::LaneIo;
 use crate::organ::index::{Flat, Found};
@@ -326,15 +326,11 @@ impl Lane {
         self.log.without_cache(waiter, cx.delta.members.failure)
     }
 
-    /// Whether the cache device should be flushed for this lane.
-    pub(crate) fn wants_flush(&self) -> bool {
-        self.log.wants_flush() || self.checkpoint.wants_flush(self.log.written_seq)
-    }
-
-    /// What a flush of the cache device covers that begins now.
-    pub(crate) fn covered(&self) -> Covered {
+    /// Whether the cache device should be flushed for this lane, and what such a flush would cover.
+    pub(crate) fn flush_wish(&self) -> FlushWish {
         let seq = self.log.written_seq;
-        Covered { seq, checkpoint: self.checkpoint.wish(seq) }
+        let checkpoint = self.checkpoint.wish(seq);
+        FlushWish { wanted: checkpoint.is_some() || self.log.wants_flush(), covers: Covered { seq, checkpoint } }
     }
 
     /// The lead of a mirrored cache is the other member now, which has no data of clean blocks.

@@ -12,7 +12,7 @@ use crate::cx::Cx;
 use crate::fact::canary::Canary;
 use crate::fact::io::DeviceError;
 use crate::lane::Lane;
-use crate::organ::down::Down;
+use crate::organ::down::{Down, FlushWish};
 use crate::organ::mail::{Letter, Mail};
 use crate::organ::piece::Piece;
 use crate::organ::up::Up;
@@ -105,11 +105,18 @@ impl Lanes {
         }
     }
 
+    /// The lanes' wishes for a flush of the cache device, as far as the coordinator has seen them.
+    pub(crate) fn flush_wishes(&self) -> impl Iterator<Item = FlushWish> {
+        self.lanes.iter().enumerate().map(|(nth, lane)| match &self.mail {
+            None => lane.flush_wish(),
+            Some(mail) => mail.seen_wish(nth),
+        })
+    }
+
     /// Puts into the mail what a lane has told, or what lanes at hand have (`None`).
     fn collect(&mut self, lane: Option<usize>, cx: &mut Cx<'_>) {
-        if let Some(mail) = &mut self.mail
-            && !cx.delta.is_silent()
-        {
+        let Some(mail) = &mut self.mail else { return };
+        if !cx.delta.is_silent() {
             let mut told = cx.delta.take_told();
             if cx.facts.planted(Canary::MessageDoubled) && mail.draw(100) == 0 {
                 let again = told.first().and_then(again);
@@ -117,6 +124,9 @@ impl Lanes {
             }
             mail.told(lane, told.drain(..));
             cx.delta.give_back_room(told);
+        }
+        if let Some(lane) = lane {
+            mail.wish(lane, self.lanes[lane].flush_wish());
         }
     }
 
@@ -153,6 +163,7 @@ impl Lanes {
                 lane
             }
             Letter::Up(up) => return Some(up),
+            Letter::Wish => return None,
         };
         self.collect(Some(lane), cx);
         None

@@ -41,8 +41,17 @@ pub(crate) enum Down {
     Checkpoint,
 }
 
+/// A lane's wish for a flush of the cache device, which the coordinator may see late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FlushWish {
+    /// The lane wants a flush.
+    pub(crate) wanted: bool,
+    /// A flush that begins after this wish covers this, whether it is wanted or not.
+    pub(crate) covers: Covered,
+}
+
 /// What a flush of the cache device covers of one lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Covered {
     /// Commits up to this one were written when the flush began.
     pub(crate) seq: u64,

@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::fact::io::DeviceError;
-use crate::organ::down::Down;
+use crate::organ::down::{Down, FlushWish};
 use crate::organ::up::Up;
 
 /// A message that comes.
@@ -20,6 +20,8 @@ pub(crate) enum Letter {
     Ended(usize, usize, Result<(), DeviceError>),
     /// The coordinator gets a message of a lane.
     Up(Up),
+    /// The coordinator sees a lane's wish.
+    Wish,
 }
 
 /// Messages that are on their way.
@@ -30,6 +32,9 @@ pub(crate) struct Mail {
     /// What lanes tell, each in its own box. The last box is for lanes that the coordinator has at
     /// hand.
     up: Vec<VecDeque<Up>>,
+    /// The lanes' last wishes that the coordinator has not seen, and those that it has.
+    wishes: Vec<VecDeque<FlushWish>>,
+    seen: Vec<FlushWish>,
 }
 
 impl Mail {
@@ -37,7 +42,14 @@ impl Mail {
         fn boxes<T>(count: usize) -> Vec<VecDeque<T>> {
             (0..count).map(|_| VecDeque::new()).collect()
         }
-        Self { seed, down: boxes(lanes), ended: boxes(lanes), up: boxes(lanes + 1) }
+        Self {
+            seed,
+            down: boxes(lanes),
+            ended: boxes(lanes),
+            up: boxes(lanes + 1),
+            wishes: boxes(lanes),
+            seen: alloc::vec![FlushWish::default(); lanes],
+        }
     }
 
     /// Whether nothing is on its way.
@@ -57,6 +69,19 @@ impl Mail {
     pub(crate) fn told(&mut self, lane: Option<usize>, told: impl Iterator<Item = Up>) {
         let lane = lane.unwrap_or(self.down.len());
         self.up[lane].extend(told);
+    }
+
+    /// A lane has this wish. An earlier one that was not seen is void.
+    pub(crate) fn wish(&mut self, lane: usize, wish: FlushWish) {
+        self.wishes[lane].clear();
+        if self.seen[lane] != wish {
+            self.wishes[lane].push_back(wish);
+        }
+    }
+
+    /// The wish of a lane that was seen last.
+    pub(crate) fn seen_wish(&self, lane: usize) -> FlushWish {
+        self.seen[lane]
     }
 
     /// A number below `below`, which the seed chooses.
@@ -86,8 +111,14 @@ impl Mail {
         } else if nth < 2 * lanes {
             let lane = nth - lanes;
             self.ended[lane].pop_front().map(|(io, result)| Letter::Ended(lane, io, result))
+        } else if nth < 3 * lanes {
+            let lane = nth - 2 * lanes;
+            self.wishes[lane].pop_front().map(|wish| {
+                self.seen[lane] = wish;
+                Letter::Wish
+            })
         } else {
-            self.up[nth - 2 * lanes].pop_front().map(Letter::Up)
+            self.up[nth - 3 * lanes].pop_front().map(Letter::Up)
         }
     }
 
@@ -97,9 +128,9 @@ impl Mail {
         if nth < lanes {
             let later = self.draw(self.down[nth].len() as u64) as usize;
             self.down[nth].swap(0, later);
-        } else if nth >= 2 * lanes {
-            let later = self.draw(self.up[nth - 2 * lanes].len() as u64) as usize;
-            self.up[nth - 2 * lanes].swap(0, later);
+        } else if nth >= 3 * lanes {
+            let later = self.draw(self.up[nth - 3 * lanes].len() as u64) as usize;
+            self.up[nth - 3 * lanes].swap(0, later);
         }
     }
 
@@ -107,8 +138,9 @@ impl Mail {
     fn boxes(&self) -> impl Iterator<Item = usize> {
         let down = self.down.iter().map(VecDeque::is_empty);
         let ended = self.ended.iter().map(VecDeque::is_empty);
+        let wishes = self.wishes.iter().map(VecDeque::is_empty);
         let up = self.up.iter().map(VecDeque::is_empty);
-        down.chain(ended).chain(up).enumerate().filter(|(_, empty)| !empty).map(|(nth, _)| nth)
+        down.chain(ended).chain(wishes).chain(up).enumerate().filter(|(_, empty)| !empty).map(|(nth, _)| nth)
     }
 }
 
@@ -127,7 +159,7 @@ mod tests {
         come.map(|letter| match letter {
             Letter::Ended(_, io, _) => (false, io),
             Letter::Up(Up::RunDropped { origin }) => (true, origin),
-            Letter::Up(_) | Letter::Down(..) => unreachable!("nothing else was sent"),
+            Letter::Up(_) | Letter::Down(..) | Letter::Wish => unreachable!("nothing else was sent"),
         })
         .collect()
     }

@@ -36,18 +36,18 @@ fn threads_change_no_effect() {
 #[test]
 fn any_order_of_messages_keeps_the_promises() {
     let mut orders = 0;
-    for seed in (0..20).filter(|seed| Plan::from_seed(*seed).spec.lanes > 1) {
+    for seed in (0..12).filter(|seed| Plan::from_seed(*seed).spec.lanes > 1) {
         let by_mail = |order: u64| {
             let mut plan = Plan::from_seed(seed);
             (plan.spec.apart, plan.spec.by_mail, plan.spec.order) = (None, true, order);
-            plan.requests = plan.requests.min(60);
+            (plan.requests, plan.generations) = (plan.requests.min(30), plan.generations.min(2));
             run(plan, seed)
         };
         let first = by_mail(1);
         assert_eq!(first, by_mail(1), "seed {seed}");
         orders += u32::from(first.hash != by_mail(2).hash);
     }
-    assert!(orders > 3, "hardly any life had a second order: {orders}");
+    assert!(orders > 2, "hardly any life had a second order: {orders}");
 }
 
 /// What a reproducing line says is what is lived.
