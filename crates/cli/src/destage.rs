@@ -64,7 +64,7 @@ struct Outcome<'a> {
 impl Destage {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let mut config = Config::new(self.cache);
-        config.volumes.push(Volume { name: "data".to_owned(), origin: self.origin, mode: None, device_timeout: None });
+        config.volumes.push(Volume::new("data", self.origin));
         (config.mirror, config.without_mirror) = (self.mirror, self.without_mirror);
         config.accept_changed_origin = self.accept_changed_origin;
         config.state = self.state.or(config.state);

@@ -48,6 +48,7 @@ mod top;
 mod trace;
 mod r#try;
 mod usage;
+mod volume;
 
 #[global_allocator]
 static TABLES: flashfront_device::Tables = flashfront_device::Tables;
@@ -94,6 +95,7 @@ enum Verb {
     Status(status::Status),
     Top(top::Top),
     Set(set::Set),
+    Volume(volume::Volume),
     Drain(drain::Drain),
     Mirror(mirror::Mirror),
     Detach(detach::Detach),
@@ -128,6 +130,7 @@ fn main() -> ExitCode {
         Verb::Status(verb) => verb.run(),
         Verb::Top(verb) => verb.run(),
         Verb::Set(verb) => verb.run(),
+        Verb::Volume(verb) => verb.run(),
         Verb::Drain(verb) => verb.run(),
         Verb::Mirror(verb) => verb.run(),
         Verb::Detach(verb) => verb.run(),
@@ -226,12 +229,23 @@ mod tests {
             "flashfront serve --without-cache --accept-missing-dirty-data --origin O --nbd unix:/s",
             "flashfront serve --without-cache --accept-missing-dirty-data --config F",
             "flashfront serve --config /etc/flashfront.toml",
+            "flashfront serve --cache C --nbd unix:/s",
             "flashfront serve --cache C --origin O --nbd unix:/s --emulate-cache intel-p4500 --emulate-origin wd-re-4tb",
             "flashfront serve --print-config",
             "flashfront status --control /c --json",
             "flashfront status --watch",
             "flashfront top --once --json --sort dirty --control /c",
             "flashfront set --control /c --mode writearound --dirty-limit 20%",
+            "flashfront volume list --json --control /c",
+            "flashfront volume list --cache C --json",
+            "flashfront volume add --name N --origin O --cache C --mirror M --state S --json",
+            "flashfront volume convert --cache C --json",
+            "flashfront volume show data --control /c --json",
+            "flashfront volume set data --mode writethrough --read-only --control /c --json",
+            "flashfront volume add --name N --origin O --mode writethrough --read-only --control /c --json",
+            "flashfront volume remove N --destage --disconnect --control /c --json",
+            "flashfront volume remove N --discard-dirty",
+            "flashfront volume rename N M --control /c --json",
             "flashfront drain --control /c --timeout 5min --json",
             "flashfront format --cache C --mirror M --origin O",
             "flashfront serve --cache C --mirror M --origin O --nbd unix:/s",
@@ -278,7 +292,6 @@ mod tests {
             "flashfront format --cache C --origin O --mode fast",
             "flashfront format --cache C --origin O --segment big",
             "flashfront serve",
-            "flashfront serve --cache C",
             "flashfront serve --cache C --mirror M --without-mirror --origin O --nbd unix:/s",
             "flashfront mirror",
             "flashfront serve --cache C --origin O --nbd http://x",
@@ -288,6 +301,11 @@ mod tests {
             "flashfront serve --without-cache --accept-missing-dirty-data --origin O --nbd unix:/s --emulate-cache intel-p4500",
             "flashfront serve --accept-missing-dirty-data --cache C --origin O --nbd unix:/s",
             "flashfront top --sort size",
+            "flashfront volume",
+            "flashfront volume set data",
+            "flashfront volume set data --read-only --writable",
+            "flashfront volume add --origin O",
+            "flashfront volume remove N --destage --discard-dirty",
             "flashfront set --control /c",
             "flashfront set --dirty-limit 0%",
             "flashfront try --seconds 0",

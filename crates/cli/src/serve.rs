@@ -68,8 +68,9 @@ pub(crate) struct Serve {
     /// is complete. With --config the file's mirror is left alone.
     #[arg(long, conflicts_with_all = ["mirror", "without_cache"])]
     without_mirror: bool,
-    /// The origin that the cache was made for: a path, or the URI of an NBD export.
-    #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "print_config"])]
+    /// The origin of the cache's only volume, if it is elsewhere now: a path, or the URI of an NBD
+    /// export.
+    #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "print_config", "cache"])]
     origin: Option<PathBuf>,
     /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT; may be given several times.
     #[arg(long, value_name = "PLACE", value_parser = Listen::parse)]
@@ -285,7 +286,7 @@ impl Serve {
                         misused!("--mode and --name need a volume; give --origin PATH")
                     };
                     let name = self.name.unwrap_or_else(|| "data".to_owned());
-                    config.volumes.push(Volume { name, origin, mode: self.mode, device_timeout: None });
+                    config.volumes.push(Volume { mode: self.mode, ..Volume::new(&name, origin) });
                 }
                 [volume] => {
                     volume.origin = self.origin.unwrap_or_else(|| volume.origin.clone());

@@ -81,7 +81,7 @@ fn config(dir: &Path, cache: &Path, origin: &Path, ram_front_bytes: u64) -> Conf
     config.policy.sequential_bypass = Size(0);
     // Above all that is written, as in process.
     config.policy.dirty_limit = DirtyLimit::Percent(80);
-    config.volumes.push(Volume { name: "bench".into(), origin: origin.into(), mode: None, device_timeout: None });
+    config.volumes.push(Volume::new("bench", origin.into()));
     config.listeners.push(Listener::Nbd(Listen::Unix(dir.join("served.nbd"))));
     config.listeners.push(Listener::VhostUserBlk { path: dir.join("served.guest"), volume: None });
     config

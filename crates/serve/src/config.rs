@@ -10,16 +10,15 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use flashfront_engine::{Durability, Mode};
+use flashfront_engine::{Durability, Mode, OriginId};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
-
-use crate::address::Listen;
 
 mod changed;
 mod check;
 mod disposable;
 mod error;
+mod listener;
 mod timeouts;
 mod units;
 
@@ -31,6 +30,7 @@ pub use disposable::Disposable;
 use disposable::disposable_option;
 pub use error::ConfigError;
 pub use flashfront_units::Size;
+pub use listener::Listener;
 pub use timeouts::{CACHE_TIMEOUT, ORIGIN_TIMEOUT};
 pub use units::{Age, DirtyLimit, FlashBudget, UnitError};
 
@@ -172,6 +172,9 @@ impl LogLevel {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Volume {
+    /// The id of the origin in the cache. A start finds it.
+    #[serde(skip)]
+    pub id: OriginId,
     /// The NBD export name.
     #[serde(default = "volume_name")]
     pub name: String,
@@ -180,102 +183,20 @@ pub struct Volume {
     /// The mode to set at start; the one in the superblock stays if there is none.
     #[serde(default, with = "mode_option")]
     pub mode: Option<Mode>,
+    /// Whether clients may not write, to set at start; as it was if there is none.
+    #[serde(default)]
+    pub read_only: Option<bool>,
     /// How long the origin may take for an I/O; 0 = for ever. By default
     /// [`Config::device_timeout`].
     #[serde(default)]
     pub device_timeout: Option<Age>,
 }
 
-/// A place where clients connect, and what is spoken there.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "ListenTable")]
-pub enum Listener {
-    /// NBD; clients name the volume.
-    Nbd(Listen),
-    /// vhost-user-blk, by a unix socket.
-    VhostUserBlk {
-        /// The socket.
-        path: PathBuf,
-        /// The volume that it serves; the only one if there is none.
-        volume: Option<String>,
-    },
-    /// The volumes as files in this folder, by FUSE.
-    Fuse(PathBuf),
-    /// The first volume as /dev/ublkbN, the next one as that of N + 1, and so on.
-    Ublk(u32),
-}
-
-impl Listener {
-    /// The socket of a place `unix:PATH` that speaks vhost-user-blk.
-    ///
-    /// # Errors
-    /// When it is no such place: memory can't be shared over TCP.
-    pub fn vhost_user_blk(place: &str, volume: Option<String>) -> Result<Self, String> {
-        match Listen::parse(place) {
-            Ok(Listen::Unix(path)) => Ok(Self::VhostUserBlk { path, volume }),
-            _ => Err(format!(
-                "vhost-user-blk address {place:?}: expected unix:PATH; a client shares its memory, so it is on this machine"
-            )),
-        }
-    }
-
-    /// Whether it makes block devices of the machine that the daemon runs on.
+impl Volume {
+    /// A volume of that name, with all else as it is in the cache, or by default.
     #[must_use]
-    pub fn is_of_this_machine(&self) -> bool {
-        matches!(self, Self::Fuse(_) | Self::Ublk(_))
-    }
-
-    /// Whether its clients' bytes can be left to a thread other than the engine's
-    /// ([`Config::carriers`]).
-    #[must_use]
-    pub fn is_portable(&self) -> bool {
-        matches!(self, Self::Nbd(_) | Self::VhostUserBlk { .. })
-    }
-
-    /// The address, if it is NBD's.
-    #[must_use]
-    pub fn nbd(&self) -> Option<&Listen> {
-        match self {
-            Self::Nbd(listen) => Some(listen),
-            Self::VhostUserBlk { .. } | Self::Fuse(_) | Self::Ublk(_) => None,
-        }
-    }
-}
-
-/// A `[[listen]]` table as it is written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ListenTable {
-    nbd: Option<String>,
-    vhost_user_blk: Option<String>,
-    volume: Option<String>,
-    fuse: Option<PathBuf>,
-    ublk: Option<u32>,
-}
-
-impl TryFrom<ListenTable> for Listener {
-    type Error = String;
-
-    fn try_from(table: ListenTable) -> Result<Self, String> {
-        match table {
-            ListenTable { nbd: Some(place), vhost_user_blk: None, fuse: None, ublk: None, volume: None } => {
-                Listen::parse(&place).map(Self::Nbd).map_err(|error| error.to_string())
-            }
-            ListenTable { nbd: None, vhost_user_blk: Some(place), fuse: None, ublk: None, volume } => {
-                Self::vhost_user_blk(&place, volume)
-            }
-            ListenTable { nbd: None, vhost_user_blk: None, fuse: Some(folder), ublk: None, volume: None } => {
-                Ok(Self::Fuse(folder))
-            }
-            ListenTable { nbd: None, vhost_user_blk: None, fuse: None, ublk: Some(number), volume: None } => {
-                Ok(Self::Ublk(number))
-            }
-            ListenTable { vhost_user_blk: None, volume: Some(_), .. } => {
-                Err("`volume` is for vhost_user_blk; NBD clients choose a volume by its name, fuse and ublk show all"
-                    .to_owned())
-            }
-            _ => Err("a [[listen]] table has one of the keys nbd, vhost_user_blk, fuse and ublk; each needs a table of its own".to_owned()),
-        }
+    pub fn new(name: &str, origin: PathBuf) -> Self {
+        Self { id: OriginId(0), name: name.to_owned(), origin, mode: None, read_only: None, device_timeout: None }
     }
 }
 
@@ -327,6 +248,16 @@ impl Default for Policy {
 }
 
 impl Config {
+    /// This configuration with other volumes: those that the cache has.
+    pub(crate) fn with_volumes(&self, volumes: &[Volume]) -> Self {
+        Self { volumes: volumes.to_vec(), ..self.clone() }
+    }
+
+    /// The volume of an origin.
+    pub(crate) fn volume(&self, id: OriginId) -> Option<&Volume> {
+        self.volumes.iter().find(|volume| volume.id == id)
+    }
+
     /// Flags alone: one cache device, everything else by default.
     #[must_use]
     pub fn new(cache: PathBuf) -> Self {

@@ -65,6 +65,45 @@ pub enum Command {
         #[serde(default)]
         sequential_bypass: Option<Size>,
     },
+    /// Add a volume. The answer comes when the cache has it durably, and clients may come.
+    AddVolume {
+        /// Its name.
+        name: String,
+        /// The whole path of its origin, or its address.
+        origin: PathBuf,
+        /// How writes are treated; writeback if absent.
+        #[serde(default, with = "mode_option")]
+        mode: Option<Mode>,
+        /// Whether clients may not write.
+        #[serde(default)]
+        read_only: bool,
+    },
+    /// Remove a volume. The answer comes when the cache has it no more. With `destage`, and dirty
+    /// data, it comes when that begins: `status` shows the volume until it is gone.
+    RemoveVolume {
+        /// The volume.
+        volume: String,
+        /// What becomes of dirty data.
+        #[serde(default)]
+        dirty: Dirty,
+        /// Remove it although it has clients.
+        #[serde(default)]
+        disconnect: bool,
+    },
+    /// Give a volume another name.
+    RenameVolume {
+        /// The volume.
+        volume: String,
+        /// Its new name.
+        name: String,
+    },
+    /// Let clients write to a volume, or not.
+    SetReadOnly {
+        /// The volume.
+        volume: String,
+        /// Clients may not write.
+        read_only: bool,
+    },
     /// Destage everything at full speed, or stop doing so. Answered at once; `status` shows the
     /// progress in `blocks_dirty` and the end in `draining`.
     Drain {
@@ -91,6 +130,19 @@ pub enum Command {
     },
     /// Stop cleanly, as on SIGTERM. Answered when it begins.
     Stop,
+}
+
+/// What becomes of the dirty data of a volume that is removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dirty {
+    /// A volume with dirty data stays.
+    #[default]
+    Refuse,
+    /// The dirty data is destaged first.
+    Destage,
+    /// The dirty data is given up, for ever.
+    Discard,
 }
 
 /// An answer of the daemon.

@@ -55,12 +55,15 @@ mod open;
 mod opened;
 mod reload;
 mod reload_handle;
+mod resolve;
 mod sample;
 mod set;
 mod stop;
 mod tell;
 #[cfg(test)]
 mod tests;
+mod volumes;
+mod whole;
 mod without_cache;
 
 pub use crate::origin_errors::OriginErrors;
@@ -85,6 +88,7 @@ use reload::Running;
 pub use reload_handle::{Reload, ReloadHandle};
 use sample::{Sampled, Sampler};
 pub use stop::StopHandle;
+use volumes::orders::Volumes;
 
 /// Runs a daemon until it is stopped.
 ///
@@ -97,7 +101,8 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
         Some(_) => disposable::opened(config, opened)?,
         None => (Cow::Borrowed(config), opened(config)?),
     };
-    let config = config.as_ref();
+    let config = &config.with_volumes(&opened.volumes);
+    config.check_volumes()?;
     let options = options(config, &opened)?;
     if config.listeners.iter().any(Listener::is_of_this_machine) {
         pressure::prepare();
@@ -112,7 +117,7 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     // Before the volumes are mounted: later a look at a mount from this thread would wait for this
     // thread itself.
     let roots = Roots::of(config);
-    let mut listening = listen(config, tls.as_ref(), &exports, &opened.origins)?;
+    let mut listening = listen(config, tls.as_ref(), &exports)?;
     let control = Server::start(&config.control, caller.clone())?;
     let history = SharedHistory::default();
     let http = config.http.map(|address| Http::start(address, caller, history.clone())).transpose()?;
@@ -161,11 +166,13 @@ fn opened(config: &Config) -> Result<Opened, ServeError> {
 }
 
 /// A daemon: the pump, the devices, and what it knows beside them.
-struct Daemon<'a> {
+struct Daemon {
     pump: Pump,
     /// The arenas of the carriers, until these are started.
     arenas: Vec<Arena>,
-    config: &'a Config,
+    /// The configuration, with the volumes as they are now: each at the place of its origin in the
+    /// superblock.
+    config: Config,
     backend: &'static str,
     started: Instant,
     ready: Option<Instant>,
@@ -180,6 +187,7 @@ struct Daemon<'a> {
     /// The value that is in force: the config's or the operator's.
     sequential_bypass: Size,
     new_mirror: NewMirror,
+    volumes: Volumes,
     reload: ReloadHandle,
     /// The certificates for new connections of NBD.
     tls: Option<Tls>,
@@ -190,7 +198,7 @@ struct Daemon<'a> {
     sampler: Option<Sampler>,
 }
 
-impl<'a> Daemon<'a> {
+impl Daemon {
     fn turn(&mut self) -> Result<(), ServeError> {
         let patience = self.leaving.patience();
         let patience = self.sampler.as_ref().map_or(patience, |it| patience.min(it.patience(self.pump.now())));
@@ -200,14 +208,14 @@ impl<'a> Daemon<'a> {
     }
 
     fn tell(&mut self, event: Event) {
-        tell::tell(event, self.config, &self.held, &mut self.pump, &mut self.origin_errors);
+        tell::tell(event, &self.config, &self.held, &mut self.pump, &mut self.origin_errors);
     }
 
     fn sampled(&self) -> Sampled<'_> {
-        Sampled { config: self.config, pump: &self.pump, origin_errors: &self.origin_errors }
+        Sampled { config: &self.config, pump: &self.pump, origin_errors: &self.origin_errors }
     }
 
-    fn ending(self) -> Ending<'a> {
+    fn ending(self) -> Ending {
         let Self { config, pump, held, leaving, origin_errors, was_clean, .. } = self;
         Ending { config, pump, held, leaving, origin_errors, was_clean }
     }
@@ -263,7 +271,7 @@ impl<'a> Daemon<'a> {
                 match event {
                     Event::Ready { .. } if self.config.without_cache => return Ok(true),
                     Event::Replayed => {
-                        let change = clean::compare(self.config, self.pump.engine(), self.held.origins(), &self.stop)?;
+                        let change = clean::compare(&self.config, self.pump.engine(), self.held.origins(), &self.stop)?;
                         let drop_clean = change.is_some();
                         self.unsettled.extend(change);
                         self.pump.apply(Input::Control(Control::GoOn { drop_clean }));
@@ -277,7 +285,7 @@ impl<'a> Daemon<'a> {
                             self.started.elapsed().as_millis()
                         );
                         self.settle();
-                        changes::remember_served(self.config, self.held.origins(), self.pump.engine().superblock());
+                        changes::remember_served(&self.config, self.held.origins(), self.pump.engine().superblock());
                         return Ok(true);
                     }
                     Event::OpenFailed(error) => {
@@ -300,15 +308,16 @@ impl<'a> Daemon<'a> {
     fn settle(&mut self) {
         if !self.pump.engine().status().cache_failed {
             let changes = std::mem::take(&mut self.unsettled);
-            changes::settle(self.config, self.pump.engine().superblock(), changes);
+            changes::settle(&self.config, self.pump.engine().superblock(), changes);
         }
     }
 
     /// Takes a configuration over that was asked for since the last turn.
     fn take_reload(&mut self) {
         let Some(reload) = self.reload.take() else { return };
-        let (tls, sequential_bypass) = (self.tls.as_ref(), &mut self.sequential_bypass);
-        Running { config: self.config, pump: &mut self.pump, tls, sequential_bypass }.take_over(reload);
+        let Self { config, pump, tls, sequential_bypass, volumes, .. } = self;
+        Running { config, pump, tls: tls.as_ref(), sequential_bypass, volumes }.take_over(reload);
+        self.change_volumes();
     }
 
     /// Notes counters for the windows of `status`, and fills the history if there is one.
@@ -319,6 +328,24 @@ impl<'a> Daemon<'a> {
         if let Some(mut sampler) = self.sampler.take() {
             sampler.record(&self.sampled());
             self.sampler = Some(sampler);
+        }
+    }
+
+    /// Hears what the engine has told; true: it has stopped.
+    fn hear(&mut self) -> bool {
+        loop {
+            let news: Vec<Event> = self.pump.news().collect();
+            if news.is_empty() {
+                return false;
+            }
+            for event in news {
+                match event {
+                    Event::Stopped => return true,
+                    Event::VolumeChanged { ticket, .. } => self.volume_changed(ticket),
+                    Event::VolumeRefused { ticket, error, .. } => self.volume_refused(ticket, error),
+                    other => self.tell(other),
+                }
+            }
         }
     }
 
@@ -337,15 +364,12 @@ impl<'a> Daemon<'a> {
                 return Ok(clean);
             }
             self.turn()?;
+            // First, so that what is told of the volumes is of those that there are.
+            if self.hear() {
+                return Ok(true);
+            }
             self.sample();
             self.answer_calls();
-            let news: Vec<Event> = self.pump.news().collect();
-            for event in news {
-                if event == Event::Stopped {
-                    return Ok(true);
-                }
-                self.tell(event);
-            }
         }
     }
 }

@@ -72,6 +72,14 @@ impl History {
         }
     }
 
+    /// Follows other volumes from now on, or the same ones by other names; `from` says at which
+    /// place each was before. `moment` is how it is now. The history of a volume that is gone is
+    /// forgotten.
+    pub(crate) fn follow(&mut self, volumes: &[String], from: &[Option<usize>], moment: &Moment) {
+        self.rings.iter_mut().for_each(|ring| ring.follow(from, moment));
+        self.volumes = volumes.iter().take(VOLUMES_MAX).cloned().collect();
+    }
+
     /// Bytes of RAM.
     #[must_use]
     pub fn bytes(&self) -> usize {

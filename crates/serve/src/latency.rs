@@ -144,6 +144,13 @@ impl Latencies {
         measured.record(now.since_ns(answered.since), u64::from(answered.bytes), now);
     }
 
+    /// Forgets a volume that is gone.
+    pub(crate) fn forget(&mut self, OriginId(id): OriginId) {
+        if let Some(kinds) = self.volumes.get_mut(id as usize) {
+            *kinds = None;
+        }
+    }
+
     /// Returns the requests and bytes of each kind since the start. Adds to `sums` the durations
     /// that the observer has not seen yet.
     pub(crate) fn observe(

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use flashfront_device::{Arena, DeviceIo, Done};
 use flashfront_engine::{
-    Control, Effect, Effects, Engine, Event, Input, OriginId, Request, RequestId, RequestOp, Time,
+    Control, DeviceId, Effect, Effects, Engine, Event, Input, OriginId, Request, RequestId, RequestOp, Time,
 };
 use mio::{Events, Poll, Token};
 
 use crate::control::ControlCall;
 use crate::frontend::desk::{Clock, Desk, Shortage};
-use crate::frontend::{Export, Frontend, TokenRange};
+use crate::frontend::{Ended, Export, Frontend, TokenRange};
 use crate::latency::{Durations, Latencies};
 use crate::tap::{Tapping, Taps};
 
@@ -48,6 +48,10 @@ pub struct Pump {
     events: Events,
     frontends: Vec<(Box<dyn Frontend>, TokenRange)>,
     exports: Vec<Export>,
+    /// The first token that no front-end has.
+    next_token: usize,
+    /// Front-ends that were told to stop while others go on, by their places.
+    leaving: Vec<usize>,
     /// Requests, and whether each may wait for an origin.
     requests: VecDeque<(Request, bool)>,
     /// Something was taken that the engine has not settled, but reads that were foreseen to be
@@ -78,6 +82,8 @@ impl Pump {
             events: Events::with_capacity(EVENTS_MAX),
             frontends: Vec::new(),
             exports: Vec::new(),
+            next_token: FIRST_FRONTEND_TOKEN,
+            leaving: Vec::new(),
             requests: VecDeque::new(),
             unsettled: true,
             effects: Effects::default(),
@@ -108,14 +114,73 @@ impl Pump {
     /// When the kernel refuses to watch their sockets.
     pub fn serve(&mut self, exports: Vec<Export>, frontends: Vec<Box<dyn Frontend>>) -> io::Result<()> {
         self.exports = exports;
-        let mut first = FIRST_FRONTEND_TOKEN;
-        for mut frontend in frontends {
-            let tokens = TokenRange { first, count: frontend.tokens_max() };
-            first += tokens.count;
-            frontend.register(self.poll.registry(), tokens)?;
-            self.frontends.push((frontend, tokens));
-        }
+        frontends.into_iter().try_for_each(|frontend| self.add_frontend(frontend))
+    }
+
+    /// Lets clients come by one more front-end.
+    ///
+    /// # Errors
+    /// When the kernel refuses to watch its sockets.
+    pub(crate) fn add_frontend(&mut self, mut frontend: Box<dyn Frontend>) -> io::Result<()> {
+        let tokens = TokenRange { first: self.next_token, count: frontend.tokens_max() };
+        self.next_token += tokens.count;
+        frontend.register(self.poll.registry(), tokens)?;
+        self.frontends.push((frontend, tokens));
         Ok(())
+    }
+
+    /// The volumes on offer.
+    pub(crate) fn exports(&self) -> &[Export] {
+        &self.exports
+    }
+
+    /// Offers other volumes from now on. Those who have opened one that is gone keep it open.
+    pub(crate) fn set_exports(&mut self, exports: Vec<Export>) {
+        self.exports = exports;
+        for (frontend, _) in &mut self.frontends {
+            frontend.exports_changed(&self.exports);
+        }
+    }
+
+    /// Counts the clients of a volume, and the users of a block device that shows it.
+    pub(crate) fn users_of(&self, export: &Export) -> usize {
+        let devices = self.frontends.iter().filter(|(frontend, _)| frontend.only() == Some(export.origin));
+        export.guests.count().max(devices.map(|(frontend, _)| frontend.holders()).sum())
+    }
+
+    /// The addresses at which clients reach a volume.
+    pub(crate) fn uris_of(&self, export: &Export) -> Vec<String> {
+        self.frontends.iter().filter_map(|(frontend, _)| frontend.uri_of(export)).collect()
+    }
+
+    /// Forgets a volume that the engine has no more.
+    pub(crate) fn forget(&mut self, origin: OriginId) {
+        self.devices.remove(DeviceId::Origin(origin));
+        self.latencies.forget(origin);
+    }
+
+    /// Ends the front-ends that show this volume alone.
+    pub(crate) fn end_frontends_of(&mut self, origin: OriginId) {
+        for at in 0..self.frontends.len() {
+            if self.frontends[at].0.only() == Some(origin) {
+                self.leaving.push(at);
+                let (frontend, mut desk, registry) = self.desk(at);
+                frontend.stop(registry, &mut desk);
+            }
+        }
+    }
+
+    /// Forgets front-ends that were told to stop and have nothing left to do. Their places stay, as
+    /// requests name them.
+    fn part_with_frontends(&mut self) {
+        let frontends = &mut self.frontends;
+        self.leaving.retain(|at| {
+            let ended = frontends[*at].0.idle();
+            if ended {
+                frontends[*at].0 = Box::new(Ended);
+            }
+            !ended
+        });
     }
 
     /// Whether a front-end needs turns before clients can come.
@@ -385,6 +450,7 @@ impl Pump {
             let (frontend, mut desk, registry) = self.desk(at);
             busy |= frontend.turn_end(now, registry, &mut desk);
         }
+        self.part_with_frontends();
         if !self.requests.is_empty() {
             // Requests that are answered at once are told at the end of the next turn.
             busy = true;

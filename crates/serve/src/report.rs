@@ -34,7 +34,7 @@ pub(crate) fn counted(number: u64, what: &str) -> String {
 pub struct Facts {
     /// How I/O is done: `io_uring` or `threads`.
     pub backend: String,
-    /// The volumes; the index is the origin's id.
+    /// The volumes, sorted by their origins.
     pub volumes: Vec<VolumeFacts>,
     /// Seconds since the daemon was ready.
     pub uptime_s: u64,
@@ -317,9 +317,9 @@ fn cache_devices(facts: &Facts, other: &str) -> Vec<CacheDeviceReport> {
 }
 
 /// Returns the facts of an origin's volume: its name at least.
-fn volume_facts(facts: &Facts, OriginId(id): OriginId) -> VolumeFacts {
-    let known = facts.volumes.get(id as usize).cloned();
-    known.unwrap_or_else(|| VolumeFacts { name: format!("origin-{id}"), ..VolumeFacts::default() })
+fn volume_facts(facts: &Facts, id: OriginId) -> VolumeFacts {
+    let known = facts.volumes.binary_search_by_key(&id, |volume| volume.id).map(|at| facts.volumes[at].clone());
+    known.unwrap_or_else(|_| VolumeFacts { id, name: format!("origin-{}", id.0), ..VolumeFacts::default() })
 }
 
 fn common_mode(mut modes: impl Iterator<Item = Mode>) -> String {

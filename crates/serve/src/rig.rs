@@ -171,12 +171,7 @@ impl Bench {
         let mut config = Config::new(self.cache());
         config.control = self.path("control");
         config.state = Some(self.path("state"));
-        config.volumes.push(Volume {
-            name: "data".to_owned(),
-            origin: self.origin(),
-            mode: None,
-            device_timeout: None,
-        });
+        config.volumes.push(Volume::new("data", self.origin()));
         config.listeners.push(Listener::Nbd(Listen::Unix(self.path("nbd"))));
         config
     }

@@ -87,12 +87,7 @@ impl Maker {
         let mut config = Config::new(self.cache.path()?.to_owned());
         config.control = self.sockets.path().join("control.sock");
         config.state = Some(self.sockets.path().join("state"));
-        config.volumes.push(Volume {
-            name: NAME.to_owned(),
-            origin: self.origin.path()?.to_owned(),
-            mode: Some(mode),
-            device_timeout: None,
-        });
+        config.volumes.push(Volume { mode: Some(mode), ..Volume::new(NAME, self.origin.path()?.to_owned()) });
         config.listeners.push(Listener::Nbd(self.place()));
         Ok(config)
     }

@@ -20,10 +20,7 @@ const LEAST: [&str; 6] = ["--cache", "/c", "--origin", "/o", "--nbd", "unix:/s"]
 #[test]
 fn flags_alone_are_enough() {
     let config = config(&LEAST).unwrap();
-    assert_eq!(
-        config.volumes,
-        [Volume { name: "data".to_owned(), origin: "/o".into(), mode: None, device_timeout: None }]
-    );
+    assert_eq!(config.volumes, [Volume::new("data", "/o".into())]);
     assert_eq!(config.listeners.len(), 1);
 }
 

@@ -8,8 +8,9 @@ use super::*;
 fn report(hits: [u64; 2]) -> StatusReport {
     let origin = |(id, dirty)| OriginStatus { id: OriginId(id), blocks_dirty: dirty, ..OriginStatus::default() };
     let status = Status { origins: [(0, 1), (1, 0)].map(origin).to_vec(), ..Status::default() };
-    let named = |name: &str| VolumeFacts { name: name.to_owned(), ..VolumeFacts::default() };
-    let facts = Facts { volumes: ["quiet", "busy"].map(named).to_vec(), ..Facts::default() };
+    let named =
+        |(id, name): (u32, &str)| VolumeFacts { id: OriginId(id), name: name.to_owned(), ..VolumeFacts::default() };
+    let facts = Facts { volumes: [(0, "quiet"), (1, "busy")].map(named).to_vec(), ..Facts::default() };
     let mut report = StatusReport::new(&status, &facts);
     for (volume, hits) in report.volumes.iter_mut().zip(hits) {
         (volume.hit_requests, volume.hit_bytes, volume.read_bytes) = (hits, hits * 4096, hits * 4096);

@@ -71,12 +71,7 @@ impl World {
         config.control = self.dir.join("control.sock");
         // Nothing is left behind, nor in the way of others.
         config.state = Some(self.dir.join("state"));
-        config.volumes.push(Volume {
-            name: "demo".to_owned(),
-            origin: self.origin(),
-            mode: None,
-            device_timeout: None,
-        });
+        config.volumes.push(Volume::new("demo", self.origin()));
         config.listeners.push(Listener::Nbd(self.place()));
         let (ready, is_ready) = mpsc::channel();
         let hooks = Hooks {

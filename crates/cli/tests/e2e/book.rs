@@ -44,6 +44,7 @@ pages! {
     first_volume: "start/first-volume.md" ["nbdcopy", "mkfs.ext4", "losetup"];
     make: "guide/make.md";
     serve: "guide/serve.md";
+    many_volumes: "guide/many-volumes.md" ["nbdinfo", "nbdcopy"];
     connect: "guide/connect.md";
     nbd: "guide/nbd.md" ["nbdinfo", "nbdcopy", "qemu-img"];
     qemu: "guide/qemu.md";

@@ -60,5 +60,6 @@ mod told;
 mod try_verb;
 mod ublk;
 mod vhost_user_blk;
+mod volumes;
 mod without_cache;
 mod writers;

@@ -142,12 +142,9 @@ impl Server {
 
     /// Offers so many exports.
     pub(super) fn offer(&mut self, count: u16, block_bytes: u32, read_only: bool) {
-        let export = |nth| Export {
-            name: if nth == 0 { "disk".to_owned() } else { format!("disk{nth}") },
-            origin: OriginId(nth),
-            size_bytes: EXPORT_BYTES,
-            block_bytes,
-            read_only,
+        let export = |nth| {
+            let name = if nth == 0 { "disk".to_owned() } else { format!("disk{nth}") };
+            Export { block_bytes, read_only, ..Export::new(&name, OriginId(nth.into()), EXPORT_BYTES) }
         };
         self.disk.exports = (0..u32::from(count)).map(export).collect();
     }

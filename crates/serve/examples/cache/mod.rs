@@ -207,7 +207,7 @@ pub(crate) fn open_cache(cache: &Path, origin: &Path, load: &Shared, ram_front_b
     );
     pump.apply(Input::Timer);
     wait_for(&mut pump, |event| matches!(event, Event::Ready { .. }))?;
-    let export = Export { name: String::new(), origin: OriginId(0), size_bytes, block_bytes: 512, read_only: false };
+    let export = Export::new("", OriginId(0), size_bytes);
     pump.serve(vec![export], vec![Box::new(load.clone())])?;
     Ok(pump)
 }

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
-use flashfront_engine::{RequestError, RequestId, Time};
+use flashfront_engine::{OriginId, RequestError, RequestId, Time};
 use mio::{Registry, event::Event};
 
-use super::{Asked, CarrierThread, Order, Seen};
+use super::{Asked, CarrierThread, Order, Place, Seen};
 use crate::frontend::bell::Bell;
-use crate::frontend::{Core, Frontend, TokenRange};
+use crate::frontend::{Core, Export, Frontend, TokenRange};
 
 /// A front-end that a carrier has.
 #[derive(Debug)]
 pub(super) struct Carried {
-    uri: String,
+    place: Place,
     /// The number of the front-end at the carrier.
     at: usize,
     requests: Receiver<Asked>,
@@ -34,7 +34,7 @@ pub(super) struct Carried {
 
 impl Carried {
     pub(super) fn new(
-        uri: String,
+        place: Place,
         at: usize,
         requests: Receiver<Asked>,
         bell: Arc<Bell>,
@@ -42,7 +42,7 @@ impl Carried {
         orders: Sender<Order>,
         life: Arc<CarrierThread>,
     ) -> Self {
-        Self { uri, at, requests, bell, seen, ordered: false, stopping: false, orders, life }
+        Self { place, at, requests, bell, seen, ordered: false, stopping: false, orders, life }
     }
 
     /// Takes what has come; says whether something has.
@@ -54,7 +54,11 @@ impl Carried {
                 Ok((request, may_wait)) => core.submit_carried(request, may_wait),
                 Err(TryRecvError::Empty) => return some,
                 Err(TryRecvError::Disconnected) => {
-                    assert!(self.seen.ended.load(Ordering::Acquire), "bug: the thread that serves {} died", self.uri);
+                    assert!(
+                        self.seen.ended.load(Ordering::Acquire),
+                        "bug: the thread that serves {} died",
+                        self.place.uri
+                    );
                     return some;
                 }
             }
@@ -70,7 +74,20 @@ impl Carried {
 
 impl Frontend for Carried {
     fn uri(&self) -> String {
-        self.uri.clone()
+        self.place.uri.clone()
+    }
+
+    fn uri_of(&self, export: &Export) -> Option<String> {
+        (self.place.only == Some(export.origin)).then(|| self.uri())
+    }
+
+    fn only(&self) -> Option<OriginId> {
+        self.place.only
+    }
+
+    /// A carrier hears of it from each of its front-ends: they are few.
+    fn exports_changed(&mut self, exports: &[Export]) {
+        self.order(Order::Exports(exports.to_vec()));
     }
 
     fn tokens_max(&self) -> usize {

@@ -22,7 +22,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
 use flashfront_device::Arena;
-use flashfront_engine::{Request, RequestError, RequestId};
+use flashfront_engine::{OriginId, Request, RequestError, RequestId};
 use mio::Poll;
 
 use self::carried::Carried;
@@ -40,10 +40,19 @@ enum Order {
     Reply { at: usize, id: RequestId, result: Result<(), RequestError> },
     Refused { at: usize, id: RequestId },
     Stop { at: usize },
+    Exports(Vec<Export>),
 }
 
 /// A request, and whether it may wait for an origin.
 type Asked = (Request, bool);
+
+/// Where a front-end finds its clients.
+#[derive(Debug)]
+struct Place {
+    uri: String,
+    /// The only volume there, if there is only one.
+    only: Option<OriginId>,
+}
 
 /// The state of a front-end, as its carrier shows it to the pump.
 #[derive(Debug, Default)]
@@ -97,15 +106,20 @@ pub(crate) fn start(
         frontend.register(poll.registry(), tokens)?;
         let (sender, requests) = channel();
         let (pump, seen) = (Arc::new(Bell::new()?), Arc::new(Seen::default()));
-        ends.push((frontend.uri(), requests, Arc::clone(&pump), Arc::clone(&seen)));
+        ends.push((
+            Place { uri: frontend.uri(), only: frontend.only() },
+            requests,
+            Arc::clone(&pump),
+            Arc::clone(&seen),
+        ));
         hosted.push(Hosted::new(frontend, tokens, sender, pump, seen));
     }
     let carrier = Carrier::new(poll, Arc::clone(&bell), ordered, hosted, arena, exports, clock);
     let thread = std::thread::Builder::new().name(name).spawn(move || carrier.run())?;
     let life = Arc::new(CarrierThread { bell, thread: Some(thread) });
     let mut carried: Vec<Box<dyn Frontend>> = Vec::new();
-    for (at, (uri, requests, bell, seen)) in ends.into_iter().enumerate() {
-        carried.push(Box::new(Carried::new(uri, at, requests, bell, seen, orders.clone(), Arc::clone(&life))));
+    for (at, (place, requests, bell, seen)) in ends.into_iter().enumerate() {
+        carried.push(Box::new(Carried::new(place, at, requests, bell, seen, orders.clone(), Arc::clone(&life))));
     }
     // Before `life`, whose drop waits for the thread.
     drop(orders);

@@ -141,6 +141,7 @@ impl Carrier {
                     self.with(at, |frontend, _, desk| frontend.reply(id, result, desk));
                 }
                 Ok(Order::Refused { at, id }) => self.with(at, |frontend, _, desk| frontend.refused(id, desk)),
+                Ok(Order::Exports(exports)) => self.exports = exports,
                 Ok(Order::Stop { at }) => {
                     self.with(at, |frontend, registry, desk| frontend.stop(registry, desk));
                     self.hosted[at].stopping = true;

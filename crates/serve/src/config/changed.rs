@@ -45,9 +45,10 @@ impl Config {
             durability,
             max_dirty_age,
         } = policy;
-        // Their modes are taken over.
-        let origins = |config: &Self| -> Vec<Volume> {
-            config.volumes.iter().map(|volume| Volume { mode: None, ..volume.clone() }).collect()
+        // Volumes that come, and modes, are taken over. A volume that is not named stays.
+        let other = |volume: &Volume| {
+            let running = self.volumes.iter().find(|running| running.name == volume.name);
+            running.is_some_and(|it| (&it.origin, &it.device_timeout) != (&volume.origin, &volume.device_timeout))
         };
         let keys = [
             ("cache", *cache != next.cache),
@@ -66,7 +67,7 @@ impl Config {
             ("device_timeout", *device_timeout != next.device_timeout),
             ("cache_device_timeout", *cache_device_timeout != next.cache_device_timeout),
             ("mirror_device_timeout", *mirror_device_timeout != next.mirror_device_timeout),
-            ("[[volume]] name, origin or device_timeout", origins(self) != origins(next)),
+            ("[[volume]] origin or device_timeout", next.volumes.iter().any(other)),
             ("[[listen]]", *listeners != next.listeners),
             ("[policy] name", *name != next.policy.name),
             ("[policy] flash_writes_per_day", *flash_writes_per_day != next.policy.flash_writes_per_day),
@@ -100,7 +101,7 @@ mod tests {
         next.volumes[0].origin = "/elsewhere".into();
         next.tls = Some(TlsFiles { certificates: "/pki".into(), verify_peer: true });
         let named = running.changed_until_restart(&next);
-        assert_eq!(named, ["[tls]", "threads", "[[volume]] name, origin or device_timeout", "[policy] read_around"]);
+        assert_eq!(named, ["[tls]", "threads", "[[volume]] origin or device_timeout", "[policy] read_around"]);
         let (running, mut next) = (next.clone(), next);
         next.tls = Some(TlsFiles { certificates: "/new".into(), verify_peer: false });
         assert_eq!(running.changed_until_restart(&next), [""; 0], "other files are read by a reload");

@@ -23,13 +23,21 @@ impl Config {
         }
         self.check_disposable()?;
         self.check_sockets()?;
-        self.check_shared()?;
         self.check_threads()?;
-        let fuse = self.listeners.iter().any(|listener| matches!(listener, Listener::Fuse(_)));
-        if let Some(volume) = self.volumes.iter().find(|volume| fuse && [".", ".."].contains(&&*volume.name)) {
-            return Err(ConfigError::NoFileName(volume.name.clone()));
-        }
         self.check_places()
+    }
+
+    /// Checks where clients find the volumes, once it is known which volumes the cache has.
+    ///
+    /// # Errors
+    /// The first thing that can't work.
+    pub(crate) fn check_volumes(&self) -> Result<(), ConfigError> {
+        self.check_shared()?;
+        let fuse = self.listeners.iter().any(|listener| matches!(listener, Listener::Fuse(_)));
+        match self.volumes.iter().find(|volume| fuse && [".", ".."].contains(&&*volume.name)) {
+            Some(volume) => Err(ConfigError::NoFileName(volume.name.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Checks as [`Config::check`] does, for a program without clients.
@@ -44,7 +52,7 @@ impl Config {
         if self.cache.as_os_str().is_empty() && !self.without_cache {
             return Err(ConfigError::NoCache);
         }
-        if self.volumes.is_empty() {
+        if self.volumes.is_empty() && self.without_cache {
             return Err(ConfigError::NoVolume);
         }
         for (nth, volume) in self.volumes.iter().enumerate() {
@@ -83,7 +91,8 @@ impl Config {
             return Err(ConfigError::DisposableMirror);
         }
         match self.volumes.len() {
-            0 | 1 => Ok(()),
+            0 => Err(ConfigError::NoVolume),
+            1 => Ok(()),
             given => Err(ConfigError::DisposableVolumes(given)),
         }
     }
@@ -121,7 +130,9 @@ impl Config {
     fn check_shared(&self) -> Result<(), ConfigError> {
         for listener in &self.listeners {
             match listener {
-                Listener::VhostUserBlk { path, volume: None } if self.volumes.len() > 1 => {
+                Listener::VhostUserBlk { path, volume: None }
+                    if self.volumes.len() > 1 && !Listener::is_of_each(path) =>
+                {
                     return Err(ConfigError::WhichVolume(path.clone()));
                 }
                 Listener::VhostUserBlk { path, volume: Some(name) }

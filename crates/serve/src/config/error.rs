@@ -51,7 +51,7 @@ pub enum ConfigError {
     DuplicateOrigin(PathBuf),
     /// Several volumes, and one disk.
     #[error(
-        "vhost_user_blk {path} is one disk, and there are several volumes; say which: volume = \"NAME\" in its [[listen]] table", path = .0.display()
+        "vhost_user_blk {path} is one disk, and there are several volumes; say which: volume = \"NAME\" in its [[listen]] table. Or put {{volume}} into the path: then each volume has a socket of its own", path = .0.display()
     )]
     WhichVolume(PathBuf),
     /// A volume that isn't there.

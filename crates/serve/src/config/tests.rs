@@ -2,6 +2,7 @@
 //! Tests of what a config accepts and refuses, and of what it says then.
 
 use super::*;
+use crate::address::Listen;
 
 const LEAST: &str = "cache = \"/c\"\n[[volume]]\nname = \"v\"\norigin = \"/o\"\n[[listen]]\nnbd = \"unix:/s\"\n";
 
@@ -80,7 +81,11 @@ fn values_are_checked_against_each_other() {
         config.check().unwrap_err().to_string()
     };
     assert!(with(&|c| c.cache = PathBuf::new()).contains("--cache"));
-    assert!(with(&|c| c.volumes.clear()).contains("--origin"));
+    let alone = |c: &mut Config| {
+        c.volumes.clear();
+        (c.without_cache, c.accept_missing_dirty_data) = (true, true);
+    };
+    assert!(with(&alone).contains("--origin"));
     assert!(with(&|c| c.listeners.clear()).contains("--nbd"));
     assert!(with(&|c| c.control = "/s".into()).contains("/s is given for two sockets"));
     assert!(with(&|c| c.listeners.push(c.listeners[0].clone())).contains("/s is given for two sockets"));
@@ -120,9 +125,9 @@ fn a_front_end_has_a_table_of_its_own() {
     assert_eq!(ublk.listeners, [Listener::Ublk(3)]);
     // No file can have this name; an NBD export can.
     config.volumes[0].name = "..".to_owned();
-    assert!(config.check().unwrap_err().to_string().contains("--fuse"));
+    assert!(config.check_volumes().unwrap_err().to_string().contains("--fuse"));
     config.listeners = parse(LEAST).unwrap().listeners;
-    config.check().unwrap();
+    config.check_volumes().unwrap();
 }
 
 #[test]
@@ -217,12 +222,16 @@ fn a_socket_of_a_virtual_machine_has_one_volume() {
         assert!(message.contains(hint), "{lines}: {message}");
     }
     let unknown = with("vhost_user_blk = \"unix:/g\"\nvolume = \"other\"").unwrap();
-    assert!(unknown.check().unwrap_err().to_string().contains("no [[volume]] has that name"));
+    assert!(unknown.check_volumes().unwrap_err().to_string().contains("no [[volume]] has that name"));
     let mut several = config;
-    several.volumes.push(Volume { name: "more".to_owned(), origin: "/p".into(), mode: None, device_timeout: None });
-    assert!(several.check().unwrap_err().to_string().contains("say which"));
+    several.volumes.push(Volume::new("more", "/p".into()));
+    assert!(several.check_volumes().unwrap_err().to_string().contains("say which"));
     *several.listeners.last_mut().unwrap() = place(Some("more"));
-    several.check().unwrap();
+    several.check_volumes().unwrap();
+    let each = Listener::vhost_user_blk("unix:/run/{volume}.sock", None).unwrap();
+    *several.listeners.last_mut().unwrap() = each;
+    several.check_volumes().unwrap();
+    assert_eq!(Listener::socket_of(Path::new("/run/{volume}.sock"), "more"), Path::new("/run/more.sock"));
 }
 
 #[test]

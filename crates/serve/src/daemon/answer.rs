@@ -3,14 +3,16 @@
 
 use std::sync::mpsc::Sender;
 
-use flashfront_device::real::{DeviceFile, is_uri};
-use flashfront_engine::{Control, DeviceId, Input, OriginStatus, Status};
+use flashfront_engine::{Control, DeviceId, DirtyOnRemove, Input, OriginStatus, Status};
 
 use super::mirror::{Cache, NewMirror};
 use super::open::member_id;
 use super::set::{Changes, set};
-use super::{Daemon, OriginErrors, hangs, link};
-use crate::control::{CONNECTIONS_MAX, Command, Response};
+use super::volumes::orders::{Order, Wanted};
+use super::whole::whole;
+use super::{Daemon, hangs, link};
+use crate::control::{CONNECTIONS_MAX, Command, Dirty, Response};
+use crate::frontend::export_of;
 use crate::http::ASKING_MAX;
 use crate::report::{Facts, StatusReport, VolumeFacts, counted};
 
@@ -18,14 +20,18 @@ use crate::report::{Facts, StatusReport, VolumeFacts, counted};
 /// operator that asks again at once waits until clients have had their turn.
 const CALLS_MAX: usize = CONNECTIONS_MAX + ASKING_MAX;
 
-impl Daemon<'_> {
+impl Daemon {
     /// Answers the operators' calls that have come.
     pub(super) fn answer_calls(&mut self) {
         let (new_mirror, cache) = self.new_mirror();
         new_mirror.go_on(cache);
+        self.change_volumes();
         for _ in 0..CALLS_MAX {
             let Some(call) = self.pump.call() else { return };
-            let Some(response) = self.answer(call.command, &call.reply) else { continue };
+            let Some(response) = self.answer(call.command, &call.reply) else {
+                self.change_volumes();
+                continue;
+            };
             // A client that has gone is no error.
             let _ = call.reply.send(response);
         }
@@ -37,6 +43,7 @@ impl Daemon<'_> {
     /// threads that serve them.
     pub(super) fn refuse_calls(&mut self) {
         self.new_mirror.give_up();
+        self.volumes.give_up();
         self.pump.refuse_calls();
     }
 
@@ -46,6 +53,28 @@ impl Daemon<'_> {
             Command::AddMirror { device, force } => {
                 let (new_mirror, cache) = self.new_mirror();
                 new_mirror.add(cache, &device, force, reply.clone());
+                return None;
+            }
+            Command::AddVolume { name, origin, mode, read_only } => {
+                let wanted = Wanted { name, origin, mode: mode.unwrap_or_default(), read_only };
+                self.volumes.order(Order::Add(wanted), Some(reply.clone()));
+                return None;
+            }
+            Command::RemoveVolume { volume: name, dirty, disconnect } => {
+                let dirty = match dirty {
+                    Dirty::Refuse => DirtyOnRemove::Refuse,
+                    Dirty::Destage => DirtyOnRemove::Destage,
+                    Dirty::Discard => DirtyOnRemove::Discard,
+                };
+                self.volumes.order(Order::Remove { name, dirty, disconnect }, Some(reply.clone()));
+                return None;
+            }
+            Command::RenameVolume { volume: name, name: to } => {
+                self.volumes.order(Order::Rename { name, to }, Some(reply.clone()));
+                return None;
+            }
+            Command::SetReadOnly { volume: name, read_only } => {
+                self.volumes.order(Order::SetReadOnly { name, read_only }, Some(reply.clone()));
                 return None;
             }
             Command::Status => {
@@ -65,7 +94,7 @@ impl Daemon<'_> {
             }
             Command::Set { volume, mode, dirty_limit, sequential_bypass } => {
                 let changes = Changes { volume, mode, dirty_limit, sequential_bypass };
-                set(self.config, &mut self.pump, &mut self.sequential_bypass, changes)
+                set(&self.config, &mut self.pump, &mut self.sequential_bypass, changes)
             }
         })
     }
@@ -86,11 +115,7 @@ impl Daemon<'_> {
             return Response::Error { message };
         };
         tracing::info!("volume {}: its requests are recorded, by the operator", volumes[at].name);
-        Response::Recording {
-            volume: volumes[at].name.clone(),
-            origin: self.pump.engine().superblock().origins[at].id.0,
-            began_ns: self.pump.now().0,
-        }
+        Response::Recording { volume: volumes[at].name.clone(), origin: volumes[at].id.0, began_ns: self.pump.now().0 }
     }
 
     /// Begins a drain, or ends it.
@@ -115,7 +140,7 @@ impl Daemon<'_> {
     /// The device that becomes the mirror, and what it comes to.
     fn new_mirror(&mut self) -> (&mut NewMirror, Cache<'_>) {
         let cache = Cache {
-            config: self.config,
+            config: &self.config,
             pump: &mut self.pump,
             held: &mut self.held,
             stop: &self.stop,
@@ -149,29 +174,29 @@ impl Daemon<'_> {
 
     fn volume_facts(&self, at: usize, status: &Status) -> VolumeFacts {
         let policy = if self.config.without_cache { "none" } else { &self.config.policy.name };
+        let (volume, file) = (&self.config.volumes[at], &self.held.origins()[at]);
+        let origin = status.origins.binary_search_by_key(&volume.id, |origin| origin.id).map(|at| &status.origins[at]);
+        let records = &self.pump.engine().superblock().origins;
+        let record = records.binary_search_by_key(&volume.id, |record| record.id).ok().map(|at| &records[at]);
         VolumeFacts {
-            name: self.config.volumes[at].name.clone(),
-            origin_path: whole(&self.held.origins()[at]),
+            id: volume.id,
+            name: volume.name.clone(),
+            origin_path: whole(file),
             uris: self.uris.get(at).cloned().unwrap_or_default(),
             durability: self.config.policy.durability.name().to_owned(),
             policy: policy.to_owned(),
-            origin_error: status.origins.get(at).and_then(|origin| self.refused(origin, status)),
-            origin_hang: status.origins.get(at).and_then(|it| hangs::report(&self.pump, DeviceId::Origin(it.id))),
-            origin_link: link::report(&self.held.origins()[at]),
-            failed: status.origins.get(at).map_or_else(OriginErrors::default, |it| self.origin_errors.of(it.id)),
-            durations: self.pump.durations(self.pump.engine().superblock().origins[at].id),
-            grown: status.origins.get(at).map_or_else(Default::default, |it| self.grown.of(self.pump.now(), it)),
+            origin_error: origin.ok().and_then(|origin| self.refused(origin, status)),
+            origin_hang: hangs::report(&self.pump, DeviceId::Origin(volume.id)),
+            origin_link: link::report(file),
+            failed: self.origin_errors.of(volume.id),
+            durations: self.pump.durations(volume.id),
+            read_only: record.is_some_and(|record| record.read_only),
+            shares: record.map_or_else(Default::default, |record| record.shares),
+            clients: export_of(self.pump.exports(), volume.id).map_or(0, |export| export.guests.count() as u64),
+            removing: self.volumes.leaving() == Some(volume.id),
+            grown: origin.map_or_else(|_| Default::default(), |it| self.grown.of(self.pump.now(), it)),
         }
     }
-}
-
-/// A path that means the same to a reader in another folder.
-fn whole(device: &DeviceFile) -> String {
-    let path = device.path();
-    if is_uri(path) {
-        return path.display().to_string();
-    }
-    std::path::absolute(path).as_deref().unwrap_or(path).display().to_string()
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ use super::members::{self, Members};
 use super::mirror::NewMirror;
 use super::open::attach;
 use super::opened::Opened;
+use super::volumes::orders::Volumes;
+use super::whole::whole;
 use super::{Daemon, buffers, compare, link};
 use crate::config::Config;
 use crate::control::ControlCall;
@@ -31,23 +33,28 @@ use crate::pump::Pump;
 
 /// Writes for the first time: from here on the cache is in use, in a new epoch. Returns a daemon
 /// that has yet to replay its log.
-pub(super) fn begin<'a>(
-    config: &'a Config,
+pub(super) fn begin(
+    config: &Config,
     opened: Opened,
     options: Options,
     reactor: Reactor,
     hooks: &Hooks,
     poll: Poll,
     calls: Receiver<ControlCall>,
-) -> Result<Daemon<'a>, ServeError> {
+) -> Result<Daemon, ServeError> {
     let mut superblock = opened.superblock.clone();
     let was_clean = superblock.clean && !opened.members.is_empty();
     if !opened.members.is_empty() {
         (superblock.clean, superblock.failed, superblock.epoch) = (false, false, superblock.epoch + 1);
         superblock.update += 1;
         superblock.pairing.member = superblock.pairing.lead;
-        for (record, volume) in superblock.origins.iter_mut().zip(&config.volumes) {
+        let found = opened.volumes.iter().zip(&opened.origins);
+        for (record, (volume, file)) in superblock.origins.iter_mut().zip(found) {
             record.mode = volume.mode.unwrap_or(record.mode);
+            record.read_only = volume.read_only.unwrap_or(record.read_only);
+            if superblock.table.is_some() {
+                record.origin_path = whole(file);
+            }
         }
         if superblock.origins != opened.superblock.origins {
             superblock.begin_table();
@@ -59,7 +66,7 @@ pub(super) fn begin<'a>(
         .map_err(|error| ServeError::Open { path: config.cache.clone(), error })?;
     let unsettled = remember(config, &opened)?;
     let watches = compare::watches(config, &opened, superblock.epoch);
-    let Opened { members, origins, superblock: before, .. } = opened;
+    let Opened { members, origins, volumes, superblock: before, .. } = opened;
     if !members.is_empty() {
         if let Err((path, error)) = members::put(config, &members, &superblock) {
             // Members that took the write say again how the last run ended, as in `Ending::undo`.
@@ -85,17 +92,18 @@ pub(super) fn begin<'a>(
     Ok(Daemon {
         pump,
         arenas,
-        config,
+        config: config.with_volumes(&volumes),
         backend,
         started,
         ready: None,
         stop,
         unsettled,
         was_clean,
-        held: Held::new(members, origins),
+        held: Held::new(members, origins, superblock.origins.iter().map(|record| record.id).collect()),
         uris: Vec::new(),
         sequential_bypass: config.policy.sequential_bypass,
         new_mirror: NewMirror::default(),
+        volumes: Volumes::default(),
         reload: hooks.reload.clone(),
         tls: None,
         leaving: Leaving::default(),

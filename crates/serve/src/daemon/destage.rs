@@ -98,10 +98,7 @@ pub fn destage(
 /// Drains, then stops the engine.
 ///
 /// Says whether it stopped cleanly, and the origin's last error if that ended the drain.
-fn drain(
-    daemon: &mut Daemon<'_>,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<(bool, Option<DeviceError>), ServeError> {
+fn drain(daemon: &mut Daemon, progress: &mut dyn FnMut(u64, u64)) -> Result<(bool, Option<DeviceError>), ServeError> {
     let all = daemon.pump.engine().status().blocks_dirty;
     let mut left = all;
     let mut refused: Option<(Instant, DeviceError)> = None;

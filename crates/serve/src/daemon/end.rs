@@ -51,8 +51,8 @@ pub enum Ended {
 }
 
 /// The parts of a daemon that ends.
-pub(super) struct Ending<'a> {
-    pub(super) config: &'a Config,
+pub(super) struct Ending {
+    pub(super) config: Config,
     pub(super) pump: Pump,
     pub(super) held: Held,
     pub(super) leaving: Leaving,
@@ -61,16 +61,17 @@ pub(super) struct Ending<'a> {
     pub(super) was_clean: bool,
 }
 
-impl Ending<'_> {
+impl Ending {
     /// Ends all I/O, writes what the next start must know, and closes the devices.
     pub(super) fn close(self, clean: bool) -> Result<Ended, ServeError> {
         let Ending { config, mut pump, held, leaving, origin_errors, .. } = self;
+        let config = &config;
         let mut superblock = pump.engine().superblock().clone();
         let status = pump.engine().status();
         let left = leaving.left(config, &origin_errors, &status);
         let blocks_dirty = status.blocks_dirty;
         let used = held.members_in_use(pump.engine());
-        let origins = || held.origins().iter().zip(&status.origins);
+        let origins = || status.origins.iter().filter_map(|it| Some((held.origin(it.id)?, it)));
         let doubtful: Vec<_> = origins().filter(|(_, it)| it.doubtful).collect();
         let doubtful: Vec<_> = doubtful.into_iter().map(|(origin, _)| origin.path().display().to_string()).collect();
         let certain = || if doubtful.is_empty() { Ok(()) } else { Err(ServeError::Doubtful(doubtful.join(", "))) };
@@ -109,7 +110,7 @@ impl Ending<'_> {
             return Err(ServeError::Silent { path, limit });
         }
         superblock.begin_table();
-        record_origins(config, held.origins(), &mut superblock)?;
+        record_origins(config, &held, &mut superblock)?;
         for (record, status) in superblock.origins.iter_mut().zip(&status.origins) {
             record.dirty_blocks = status.blocks_dirty;
         }
@@ -133,7 +134,7 @@ impl Ending<'_> {
             return;
         }
         superblock.clean = true;
-        if let Err(error) = mark(self.config, &used, &Members::new(), &mut superblock) {
+        if let Err(error) = mark(&self.config, &used, &Members::new(), &mut superblock) {
             tracing::warn!("{error}: the next start can't tell whether the origin was changed until then");
         }
     }
@@ -152,8 +153,9 @@ fn mark_failed(config: &Config, used: &Members, silent: &Members, superblock: &m
 }
 
 /// Makes the origins durable, and fills in by which samples the next start knows them.
-fn record_origins(config: &Config, origins: &[Arc<DeviceFile>], superblock: &mut Superblock) -> Result<(), ServeError> {
-    for (record, origin) in superblock.origins.iter_mut().zip(origins) {
+fn record_origins(config: &Config, held: &Held, superblock: &mut Superblock) -> Result<(), ServeError> {
+    for record in &mut superblock.origins {
+        let Some(origin) = held.origin(record.id) else { continue };
         let what = || failed(format!("{}: reading samples", origin.path().display()));
         let (origin, mut sampled) = (Arc::clone(origin), record.clone());
         *record = answered(config, move |_| {

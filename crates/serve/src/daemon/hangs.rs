@@ -15,8 +15,8 @@ use crate::report::{HangReport, counted};
 pub(super) fn tell(pump: &mut Pump, held: &Held) {
     let news: Vec<HangNews> = pump.devices_mut().hangs().collect();
     for HangNews { device, silent, hang } in news {
-        let (name, silent) = (held.name(device, pump.engine()), humantime::format_duration(whole_seconds(silent)));
-        let see = see(held.is_export(device, pump.engine()));
+        let (name, silent) = (held.name(device), humantime::format_duration(whole_seconds(silent)));
+        let see = see(held.is_export(device));
         match (hang, device) {
             (Some(hang), DeviceId::Origin(_)) => tracing::warn!(
                 "{name}: the origin hangs: it has not answered for {silent}, and {} failed. All that needs it fails until these have ended; \

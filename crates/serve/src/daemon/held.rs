@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use flashfront_device::real::DeviceFile;
 use flashfront_engine::format::Mirror;
-use flashfront_engine::{DeviceId, Engine, MirrorStatus};
+use flashfront_engine::{DeviceId, Engine, MirrorStatus, OriginId};
 
 use super::members::Members;
 use super::open::member_id;
@@ -18,13 +18,14 @@ use super::open::member_id;
 pub(super) struct Held {
     /// Cache devices by their number of member.
     members: [Option<Arc<DeviceFile>>; 2],
-    /// The origins, in the order of the volumes.
+    /// The origins, in the order of the volumes, and their ids.
     origins: Vec<Arc<DeviceFile>>,
+    ids: Vec<OriginId>,
 }
 
 impl Held {
-    pub(super) fn new(members: Members, origins: Vec<Arc<DeviceFile>>) -> Self {
-        let mut held = Self { members: [None, None], origins };
+    pub(super) fn new(members: Members, origins: Vec<Arc<DeviceFile>>, ids: Vec<OriginId>) -> Self {
+        let mut held = Self { members: [None, None], origins, ids };
         for (number, file) in members {
             held.put_member(number, file);
         }
@@ -33,6 +34,23 @@ impl Held {
 
     pub(super) fn origins(&self) -> &[Arc<DeviceFile>] {
         &self.origins
+    }
+
+    /// An origin by its id.
+    pub(super) fn origin(&self, id: OriginId) -> Option<&Arc<DeviceFile>> {
+        self.ids.binary_search(&id).ok().map(|at| &self.origins[at])
+    }
+
+    /// Holds one more origin, whose id is above those of the others.
+    pub(super) fn put_origin(&mut self, id: OriginId, file: Arc<DeviceFile>) {
+        self.ids.push(id);
+        self.origins.push(file);
+    }
+
+    pub(super) fn take_origin(&mut self, id: OriginId) -> Option<Arc<DeviceFile>> {
+        let at = self.ids.binary_search(&id).ok()?;
+        self.ids.remove(at);
+        Some(self.origins.remove(at))
     }
 
     pub(super) fn member(&self, number: u8) -> Option<&Arc<DeviceFile>> {
@@ -65,28 +83,25 @@ impl Held {
     }
 
     /// Returns the name of a device for people: its path.
-    pub(super) fn name(&self, id: DeviceId, engine: &Engine) -> String {
-        self.file(id, engine).map_or_else(|| format!("{id:?}"), |file| file.path().display().to_string())
+    pub(super) fn name(&self, id: DeviceId) -> String {
+        self.file(id).map_or_else(|| format!("{id:?}"), |file| file.path().display().to_string())
     }
 
     /// Whether a device is the export of a server: this machine's logs know nothing of its errors.
-    pub(super) fn is_export(&self, id: DeviceId, engine: &Engine) -> bool {
-        self.file(id, engine).is_some_and(|file| file.link().is_some())
+    pub(super) fn is_export(&self, id: DeviceId) -> bool {
+        self.file(id).is_some_and(|file| file.link().is_some())
     }
 
-    fn file(&self, id: DeviceId, engine: &Engine) -> Option<&Arc<DeviceFile>> {
+    fn file(&self, id: DeviceId) -> Option<&Arc<DeviceFile>> {
         match id {
             DeviceId::Cache => self.member(0),
             DeviceId::Mirror => self.member(1),
-            DeviceId::Origin(origin) => {
-                let at = engine.superblock().origins.iter().position(|record| record.id == origin);
-                at.map(|at| &self.origins[at])
-            }
+            DeviceId::Origin(id) => self.origin(id),
         }
     }
 
     /// The path of the cache device that holds everything.
     pub(super) fn name_of_lead(&self, engine: &Engine) -> String {
-        self.name(member_id(engine.superblock().pairing.lead), engine)
+        self.name(member_id(engine.superblock().pairing.lead))
     }
 }

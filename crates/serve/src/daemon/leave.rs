@@ -77,7 +77,7 @@ impl Leaving {
         {
             tracing::error!(
                 "{}: it has ended no I/O for {} s, and the stop does not wait for it any longer. What is dirty is safe in the cache; the next start replays the log",
-                held.name(device, pump.engine()),
+                held.name(device),
                 silent.as_secs()
             );
             stop.stop_at_once();
@@ -132,8 +132,8 @@ impl Leaving {
     /// Returns what was not as it should be: clients that were still there, and origins that still
     /// refuse their dirty data.
     pub(super) fn left(self, config: &Config, errors: &AllOriginErrors, status: &Status) -> Left {
-        let refused = status.origins.iter().zip(&config.volumes).filter_map(|(origin, volume)| {
-            let why = errors.why(origin.id, status.counters.destaged_blocks)?;
+        let refused = status.origins.iter().filter_map(|origin| {
+            let (volume, why) = (config.volume(origin.id)?, errors.why(origin.id, status.counters.destaged_blocks)?);
             (origin.blocks_dirty > 0).then(|| (volume.name.clone(), why))
         });
         Left { refused: refused.collect(), clients: self.clients }

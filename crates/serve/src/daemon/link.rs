@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flashfront_device::real::{DeviceFile, LinkNews, LinkWatch, ReadAt};
 use flashfront_engine::OriginId;
-use flashfront_engine::format::Superblock;
+use flashfront_engine::format::{OriginRecord, Superblock};
 
 use super::members::Members;
 use crate::config::Config;
@@ -20,16 +20,24 @@ use crate::{stale, superblock};
 /// Looks after the links of all devices that have one.
 pub(super) fn look_after(config: &Config, members: &Members, origins: &[Arc<DeviceFile>], superblock: &Superblock) {
     for (origin, record) in origins.iter().zip(&superblock.origins) {
-        let (state, id) = (config.state.clone(), record.id);
-        // Without a cache there is no record of samples.
-        let owner = (!members.is_empty()).then_some((superblock.uuid, superblock.epoch));
-        let size_bytes = record.size_bytes;
-        watch(origin, "the origin", move |read| match owner {
-            Some(owner) => same(state.as_ref(), id, owner, size_bytes, read),
-            None => Ok(()),
-        });
+        look_after_origin(config, origin, record, (!members.is_empty()).then_some(superblock));
     }
     members.iter().for_each(|(_, member)| look_after_member(member, superblock));
+}
+
+/// Looks after an origin; without a cache there is no record of its samples.
+pub(super) fn look_after_origin(
+    config: &Config,
+    origin: &Arc<DeviceFile>,
+    record: &OriginRecord,
+    cache: Option<&Superblock>,
+) {
+    let (state, id, size_bytes) = (config.state.clone(), record.id, record.size_bytes);
+    let owner = cache.map(|superblock| (superblock.uuid, superblock.epoch));
+    watch(origin, "the origin", move |read| match owner {
+        Some(owner) => same(state.as_ref(), id, owner, size_bytes, read),
+        None => Ok(()),
+    });
 }
 
 /// Looks after the link of a cache device. A server that is there again must have this cache, in

@@ -19,12 +19,13 @@ use super::error::{OriginsError, ServeError};
 use super::hooks::{Hooks, Wrap};
 use super::members::{self, Members};
 use super::opened::Opened;
+use super::resolve::resolve;
 use super::{buffers, changes, compare, limit, without_cache};
 use crate::carrier::Portable;
 use crate::config::{Config, Listener, Volume};
 use crate::failure;
 #[cfg(feature = "fuse")]
-use crate::frontend::fuse::{Fuse, Shown};
+use crate::frontend::fuse::Fuse;
 use crate::frontend::nbd::{Gate, Listen, Nbd, NbdOptions, Tls};
 #[cfg(feature = "ublk")]
 use crate::frontend::ublk::{Ublk, UblkOptions};
@@ -45,18 +46,15 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     if count == 0 {
         return Err(OriginsError::Detached(config.cache.clone()).into());
     }
-    if count != config.volumes.len() {
-        let (cache, given) = (config.cache.clone(), config.volumes.len());
-        return Err(OriginsError::VolumeCount { cache, expected: count, given }.into());
-    }
+    let volumes = resolve(config, &superblock)?;
     buffers::check(config, superblock.lanes)?;
     let caches = members.iter().map(|(_, file)| file.path());
-    check_apart(caches.chain(config.volumes.iter().map(|volume| volume.origin.as_path())))?;
+    check_apart(caches.chain(volumes.iter().map(|volume| volume.origin.as_path())))?;
     let (mut origins, mut changes) = (Vec::new(), Vec::new());
     // After a failure writes went past the log, so that its clean blocks may be old too.
     let mut drop_clean = recorded.is_some() || superblock.failed;
     let mut epoch = superblock.epoch;
-    for (at, volume) in config.volumes.iter().enumerate() {
+    for (at, volume) in volumes.iter().enumerate() {
         let origin = DeviceFile::open(&volume.origin, Access::Exclusive)?;
         members::refuse_cache(&origin)?;
         let known = changes::find(config, &origin, &superblock, at)?;
@@ -73,7 +71,7 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     }
     // From now on this copy is the newest.
     superblock.epoch = epoch;
-    Ok(Opened { members, origins, superblock, drop_clean, changes })
+    Ok(Opened { members, origins, volumes, superblock, drop_clean, changes })
 }
 
 /// Asks the stale guard, and what is remembered; says whether clean data must be dropped.
@@ -195,18 +193,15 @@ impl Listening {
     }
 }
 
-pub(super) fn listen(
-    config: &Config,
-    tls: Option<&Tls>,
-    exports: &[Export],
-    origins: &[Arc<DeviceFile>],
-) -> Result<Listening, ServeError> {
+pub(super) fn listen(config: &Config, tls: Option<&Tls>, exports: &[Export]) -> Result<Listening, ServeError> {
     let carried = std::iter::repeat_with(Vec::new).take(config.carriers()).collect();
     let uris_of_volumes = vec![Vec::new(); exports.len()];
     let mut listening = Listening { carried, uris_of_volumes, ..Listening::default() };
-    let uri_export = if config.volumes.len() == 1 { String::new() } else { config.volumes[0].name.clone() };
-    // Without a cache writes are acknowledged by the origin, so none dies with the daemon.
-    let durable = config.policy.durability == Durability::Always || config.without_cache;
+    let uri_export = match &config.volumes[..] {
+        [first, _, ..] => first.name.clone(),
+        _ => String::new(),
+    };
+    let durable = is_durable(config);
     for place in &config.listeners {
         match place {
             Listener::Nbd(at) => {
@@ -219,12 +214,15 @@ pub(super) fn listen(
                 listening.nbd(at, options, exports)?;
             }
             Listener::VhostUserBlk { path, volume } => {
-                listening.place(Box::new(VhostUserBlk::bind(path, volume.clone(), durable)?), exports);
+                for export in vhost_user_blk_of(volume.as_deref(), path, exports) {
+                    let path = Listener::socket_of(path, &export.name);
+                    listening.place(Box::new(VhostUserBlk::bind(&path, export.origin, durable)?), exports);
+                }
             }
-            Listener::Fuse(folder) => listening.place_here(fuse(folder, exports, origins)?, exports),
+            Listener::Fuse(folder) => listening.place_here(fuse(folder, exports)?, exports),
             Listener::Ublk(first) => {
-                for nth in 0..exports.len() {
-                    listening.place_here(ublk(config, first.saturating_add(nth as u32), nth, exports)?, exports);
+                for (export, volume) in exports.iter().zip(&config.volumes) {
+                    listening.place_here(ublk(config, *first, volume, export)?, exports);
                 }
             }
         }
@@ -232,23 +230,54 @@ pub(super) fn listen(
     Ok(listening)
 }
 
+/// The volumes that a place of vhost-user-blk serves, each by a socket of its own.
+fn vhost_user_blk_of<'a>(named: Option<&str>, path: &Path, exports: &'a [Export]) -> Vec<&'a Export> {
+    let all = Listener::is_of_each(path);
+    let served = |export: &&Export| named.is_none_or(|name| export.name == name);
+    exports.iter().filter(served).take(if all { usize::MAX } else { 1 }).collect()
+}
+
+/// Listens for the clients of one more volume where the configuration has a place for each.
+pub(super) fn listen_for(
+    config: &Config,
+    volume: &Volume,
+    export: &Export,
+) -> Result<Vec<Box<dyn Frontend>>, ServeError> {
+    let durable = is_durable(config);
+    let mut frontends: Vec<Box<dyn Frontend>> = Vec::new();
+    for place in &config.listeners {
+        match place {
+            Listener::VhostUserBlk { path, volume: None } if Listener::is_of_each(path) => {
+                let path = Listener::socket_of(path, &export.name);
+                frontends.push(Box::new(VhostUserBlk::bind(&path, export.origin, durable)?));
+            }
+            Listener::Ublk(first) => frontends.push(ublk(config, *first, volume, export)?),
+            Listener::VhostUserBlk { .. } | Listener::Nbd(_) | Listener::Fuse(_) => {}
+        }
+    }
+    Ok(frontends)
+}
+
+/// Whether what is acknowledged never dies with the daemon. Without a cache the origin has
+/// acknowledged it.
+fn is_durable(config: &Config) -> bool {
+    config.policy.durability == Durability::Always || config.without_cache
+}
+
 #[cfg(feature = "fuse")]
-fn fuse(folder: &Path, exports: &[Export], origins: &[Arc<DeviceFile>]) -> Result<Box<dyn Frontend>, ServeError> {
-    let shown = exports
-        .iter()
-        .zip(origins)
-        .map(|(export, origin)| Shown { export: export.clone(), discard_zeroes: origin.discard_zeroes() });
-    Ok(Box::new(Fuse::mount(folder, shown.collect())?))
+fn fuse(folder: &Path, exports: &[Export]) -> Result<Box<dyn Frontend>, ServeError> {
+    Ok(Box::new(Fuse::mount(folder, exports)?))
 }
 
 #[cfg(not(feature = "fuse"))]
-fn fuse(_folder: &Path, _exports: &[Export], _origins: &[Arc<DeviceFile>]) -> Result<Box<dyn Frontend>, ServeError> {
+fn fuse(_folder: &Path, _exports: &[Export]) -> Result<Box<dyn Frontend>, ServeError> {
     Err(ServeError::NotBuilt { what: "--fuse", feature: "fuse" })
 }
 
 #[cfg(feature = "ublk")]
-fn ublk(config: &Config, number: u32, nth: usize, exports: &[Export]) -> Result<Box<dyn Frontend>, ServeError> {
-    let (volume, export) = (&config.volumes[nth], &exports[nth]);
+fn ublk(config: &Config, first: u32, volume: &Volume, export: &Export) -> Result<Box<dyn Frontend>, ServeError> {
+    // The number of a volume's device never changes, whichever volumes come and go.
+    let number = first.saturating_add(export.origin.0);
     // A device doesn't outlive the kernel, so a path will do to know it again.
     let origin = volume.origin.canonicalize().unwrap_or_else(|_| volume.origin.clone());
     let mut mark = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
@@ -256,28 +285,27 @@ fn ublk(config: &Config, number: u32, nth: usize, exports: &[Export]) -> Result<
         mark.update(part);
     }
     mark.update(&export.size_bytes.to_le_bytes());
-    // Served alone, the origin has whatever was acknowledged.
-    let recoverable = config.policy.durability == Durability::Always || config.without_cache;
-    let options = UblkOptions { number, export: nth, mark: mark.finalize(), recoverable };
+    let options = UblkOptions { number, origin: export.origin, mark: mark.finalize(), recoverable: is_durable(config) };
     Ok(Box::new(Ublk::open(export, options)?))
 }
 
 #[cfg(not(feature = "ublk"))]
-fn ublk(_config: &Config, _number: u32, _nth: usize, _exports: &[Export]) -> Result<Box<dyn Frontend>, ServeError> {
+fn ublk(_config: &Config, _first: u32, _volume: &Volume, _export: &Export) -> Result<Box<dyn Frontend>, ServeError> {
     Err(ServeError::NotBuilt { what: "--ublk", feature: "ublk" })
 }
 
 pub(super) fn exports(config: &Config, superblock: &Superblock, origins: &[Arc<DeviceFile>]) -> Vec<Export> {
     let parts = config.volumes.iter().zip(&superblock.origins).zip(origins);
-    let export = |((volume, record), _): ((&Volume, &OriginRecord), &Arc<DeviceFile>)| Export {
-        name: volume.name.clone(),
-        origin: record.id,
-        size_bytes: record.size_bytes,
-        // Smaller requests than the origin's unit are merged by the engine.
-        block_bytes: 512,
-        read_only: false,
-    };
-    parts.map(export).collect()
+    parts.map(|((volume, record), origin)| export(volume, record, origin)).collect()
+}
+
+/// A volume for clients. Requests that are smaller than the origin's unit are merged by the engine.
+pub(super) fn export(volume: &Volume, record: &OriginRecord, origin: &DeviceFile) -> Export {
+    Export {
+        read_only: record.read_only,
+        discard_zeroes: origin.discard_zeroes(),
+        ..Export::new(&volume.name, record.id, record.size_bytes)
+    }
 }
 
 /// The engine's name for a member.

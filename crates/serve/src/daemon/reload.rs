@@ -9,6 +9,7 @@ use flashfront_engine::{Control, Input, Mode, OriginId};
 use super::error::ServeError;
 use super::limit;
 use super::reload_handle::Reload;
+use super::volumes::orders::{Order, Volumes, Wanted};
 use crate::config::{Config, Size};
 use crate::frontend::nbd::Tls;
 use crate::pump::Pump;
@@ -21,6 +22,8 @@ struct Changes {
     dirty_limit_blocks: Option<u64>,
     sequential_bypass_bytes: Option<u64>,
     modes: Vec<(OriginId, Mode)>,
+    /// Changes of the volumes, which take their time.
+    orders: Vec<Order>,
     /// The changes for the log, as in "dirty_limit is 50%".
     told: Vec<String>,
 }
@@ -33,6 +36,7 @@ pub(super) struct Running<'a> {
     pub(super) tls: Option<&'a Tls>,
     /// The value that is in force.
     pub(super) sequential_bypass: &'a mut Size,
+    pub(super) volumes: &'a mut Volumes,
 }
 
 impl Running<'_> {
@@ -87,17 +91,48 @@ impl Running<'_> {
         changes.told.push(format!("dirty_limit is {asked}"));
         changes.sequential_bypass_bytes = Some(next.policy.sequential_bypass.0);
         changes.told.push(format!("sequential_bypass is {}", next.policy.sequential_bypass));
-        for (record, volume) in superblock.origins.iter().zip(&self.config.volumes) {
+        for volume in &self.config.volumes {
             let mode = next.volumes.iter().find(|other| other.name == volume.name).and_then(|other| other.mode);
             if let Some(mode) = mode {
-                changes.modes.push((record.id, mode));
+                changes.modes.push((volume.id, mode));
                 changes.told.push(format!("the mode of {} is {mode}", volume.name));
             }
         }
+        self.check_volumes(next, &mut changes);
         Ok(changes)
     }
 
+    /// Notes volumes that the file names and the cache doesn't have, and changes of the others. No
+    /// volume goes because a file no longer names it.
+    fn check_volumes(&self, next: &Config, changes: &mut Changes) {
+        for volume in &next.volumes {
+            let name = volume.name.clone();
+            match (self.config.volumes.iter().find(|running| running.name == name), volume.read_only) {
+                (None, _) => {
+                    changes.told.push(format!("{name} is added"));
+                    let (origin, mode) = (volume.origin.clone(), volume.mode.unwrap_or_default());
+                    let read_only = volume.read_only.unwrap_or(false);
+                    changes.orders.push(Order::Add(Wanted { name, origin, mode, read_only }));
+                }
+                (Some(running), Some(read_only)) => {
+                    let records = &self.pump.engine().superblock().origins;
+                    if records.iter().any(|record| record.id == running.id && record.read_only != read_only) {
+                        changes.told.push(format!("{name} is {}", if read_only { "read-only" } else { "writable" }));
+                        changes.orders.push(Order::SetReadOnly { name, read_only });
+                    }
+                }
+                (Some(_), None) => {}
+            }
+        }
+        let unnamed = self.config.volumes.iter().filter(|it| next.volumes.iter().all(|other| other.name != it.name));
+        let unnamed: Vec<&str> = unnamed.map(|volume| volume.name.as_str()).collect();
+        if !unnamed.is_empty() {
+            changes.told.push(format!("{}, which the file does not name, stay as they are", unnamed.join(", ")));
+        }
+    }
+
     fn change(&mut self, changes: Changes) {
+        changes.orders.into_iter().for_each(|order| self.volumes.order(order, None));
         if let Some((used, fresh)) = changes.certificates {
             used.replace(&fresh);
         }

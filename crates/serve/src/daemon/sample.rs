@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use flashfront_engine::{OriginStatus, Status, Time};
+use flashfront_engine::{OriginId, Status, Time};
 
-use crate::config::Config;
+use crate::config::{Config, Volume};
 use crate::history::{Fresh, History, Moment, SeenKinds, SharedHistory, Traffic, Whole};
 use crate::origin_errors::AllOriginErrors;
 use crate::pump::Pump;
@@ -29,6 +29,8 @@ pub(super) struct Sampler {
     history: SharedHistory,
     /// When to record next.
     due: Time,
+    /// The volumes that are followed.
+    volumes: Vec<(OriginId, String)>,
     /// The requests of each volume that were recorded before.
     seen: Vec<SeenKinds>,
 }
@@ -36,13 +38,13 @@ pub(super) struct Sampler {
 impl Sampler {
     /// Begins the history.
     pub(super) fn begin(shared: SharedHistory, sampled: &Sampled<'_>) -> Self {
-        let names: Vec<String> = sampled.config.volumes.iter().map(|volume| volume.name.clone()).collect();
-        let mut seen: Vec<SeenKinds> = vec![SeenKinds::default(); names.len()];
+        let volumes = sampled.volumes();
+        let mut seen: Vec<SeenKinds> = vec![SeenKinds::default(); volumes.len()];
         let (moment, _) = sampled.moment(&mut seen);
-        let history = History::new(&names, sampled.pump.now(), &moment);
+        let history = History::new(&names(&volumes), sampled.pump.now(), &moment);
         let due = history.due();
         shared.begin(history, sampled.pump.clock());
-        Self { history: shared, due, seen }
+        Self { history: shared, due, volumes, seen }
     }
 
     /// How long a turn may wait at most, so that no second is missed.
@@ -56,9 +58,13 @@ impl Sampler {
         if now < self.due {
             return;
         }
-        let seen = &mut self.seen;
+        let Self { volumes, seen, .. } = self;
         let recorded = self.history.record(|history| {
+            let from = follow(volumes, seen, sampled.volumes());
             let (moment, fresh) = sampled.moment(seen);
+            if let Some(from) = from {
+                history.follow(&names(volumes), &from, &moment);
+            }
             history.record(now, &moment, &fresh);
             history.due()
         });
@@ -66,24 +72,50 @@ impl Sampler {
     }
 }
 
+/// Follows other volumes, if they are others now. Returns the place that each of them had before.
+fn follow(
+    volumes: &mut Vec<(OriginId, String)>,
+    seen: &mut Vec<SeenKinds>,
+    now: Vec<(OriginId, String)>,
+) -> Option<Vec<Option<usize>>> {
+    if *volumes == now {
+        return None;
+    }
+    let from = now.iter().map(|(id, _)| volumes.binary_search_by_key(id, |it| it.0).ok());
+    let from: Vec<Option<usize>> = from.collect();
+    *seen = from.iter().map(|at| at.map(|at| seen[at].clone()).unwrap_or_default()).collect();
+    *volumes = now;
+    Some(from)
+}
+
+fn names(volumes: &[(OriginId, String)]) -> Vec<String> {
+    volumes.iter().map(|(_, name)| name.clone()).collect()
+}
+
 impl Sampled<'_> {
+    /// The volumes, sorted by their origins.
+    fn volumes(&self) -> Vec<(OriginId, String)> {
+        self.config.volumes.iter().map(|volume| (volume.id, volume.name.clone())).collect()
+    }
+
     /// How the daemon is now, and what each volume did since it was `seen`.
     fn moment(&self, seen: &mut [SeenKinds]) -> (Moment, Vec<Fresh>) {
         let status = self.pump.engine().status();
         let mut fresh: Vec<Fresh> = Vec::new();
-        let traffic = |(origin, seen): (&OriginStatus, &mut SeenKinds)| {
+        let traffic = |(volume, seen): (&Volume, &mut SeenKinds)| {
             let mut took = Fresh::default();
-            let counted = self.pump.latencies().observe(origin.id, seen, &mut took);
+            let counted = self.pump.latencies().observe(volume.id, seen, &mut took);
             fresh.push(took);
-            let errors = self.origin_errors.of(origin.id);
+            let errors = self.origin_errors.of(volume.id);
+            let at = status.origins.binary_search_by_key(&volume.id, |origin| origin.id);
             Traffic {
                 requests: counted.map(|it| it.0),
                 bytes: counted.map(|it| it.1),
-                blocks_dirty: origin.blocks_dirty,
+                blocks_dirty: at.map_or(0, |at| status.origins[at].blocks_dirty),
                 origin_errors: errors.reads + errors.writes,
             }
         };
-        let volumes = status.origins.iter().zip(seen).map(traffic).collect();
+        let volumes = self.config.volumes.iter().zip(seen).map(traffic).collect();
         (Moment { whole: self.whole(&status), volumes }, fresh)
     }
 

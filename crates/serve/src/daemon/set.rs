@@ -39,8 +39,9 @@ pub(super) fn set(config: &Config, pump: &mut Pump, sequential_bypass: &mut Size
     };
     if let Some(mode) = mode {
         for at in volumes {
-            let record = &pump.engine().superblock().origins[at];
-            let (origin, before) = (record.id, record.mode);
+            let origin = config.volumes[at].id;
+            let before = pump.engine().status().origins.iter().find(|it| it.id == origin).map(|it| it.mode);
+            let Some(before) = before else { continue };
             tell(&format!("volume {}: mode", config.volumes[at].name), before, mode);
             pump.apply(Input::Control(Control::SetMode { origin, mode }));
         }

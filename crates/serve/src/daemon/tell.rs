@@ -54,10 +54,7 @@ pub(super) fn tell(event: Event, config: &Config, held: &Held, pump: &mut Pump, 
 }
 
 fn log(event: Event, config: &Config, held: &Held, engine: &Engine) {
-    let name = |id: OriginId| {
-        let at = engine.superblock().origins.iter().position(|record| record.id == id);
-        at.map_or("?", |at| config.volumes[at].name.as_str())
-    };
+    let name = |id: OriginId| config.volume(id).map_or("?", |volume| volume.name.as_str());
     match event {
         Event::Corrupt { key, dirty: false } => tracing::warn!(
             "volume {}: sector {} was corrupt on the cache device; read from the origin instead",
@@ -77,19 +74,15 @@ fn log(event: Event, config: &Config, held: &Held, engine: &Engine) {
         Event::MemberFailed { device } => {
             tracing::error!(
                 "{}: it failed and is left out; the cache goes on with {} alone. `flashfront mirror add DEVICE` puts another in its place",
-                held.name(device, engine),
+                held.name(device),
                 held.name_of_lead(engine)
             );
         }
         Event::MemberLeft { device } => {
-            tracing::warn!(
-                "{}: that {} is left out is recorded durably",
-                held.name_of_lead(engine),
-                held.name(device, engine)
-            );
+            tracing::warn!("{}: that {} is left out is recorded durably", held.name_of_lead(engine), held.name(device));
         }
         Event::MirrorWhole { lacking } => {
-            let (cache, mirror) = (held.name(DeviceId::Cache, engine), held.name(DeviceId::Mirror, engine));
+            let (cache, mirror) = (held.name(DeviceId::Cache), held.name(DeviceId::Mirror));
             tracing::info!(
                 "the mirror is complete: {cache} and {mirror} hold all dirty data; name both at the next start (--cache, --mirror)"
             );
@@ -107,14 +100,14 @@ fn log(event: Event, config: &Config, held: &Held, engine: &Engine) {
             held.name_of_lead(engine)
         ),
         Event::DeviceFailed { device, op, offset, error } => {
-            tracing::error!("{}: {op:?} at byte {offset} failed: {error}", held.name(device, engine));
+            tracing::error!("{}: {op:?} at byte {offset} failed: {error}", held.name(device));
         }
         Event::OriginFailed { origin, op, lba, sectors, error } => tracing::error!(
             "volume {}: {} {} failed: {error}; {}",
             name(origin),
             asked(op, lba, sectors),
-            held.name(DeviceId::Origin(origin), engine),
-            advice(error, held.is_export(DeviceId::Origin(origin), engine))
+            held.name(DeviceId::Origin(origin)),
+            advice(error, held.is_export(DeviceId::Origin(origin)))
         ),
         Event::DestageFailed { origin, error } => tracing::error!(
             "volume {}: writing dirty data to the origin failed ({error}); it stays in the cache and is tried again",

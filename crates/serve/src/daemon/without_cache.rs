@@ -16,7 +16,7 @@ use super::apart::check_apart;
 use super::error::{OriginsError, ServeError};
 use super::opened::Opened;
 use super::{buffers, members};
-use crate::config::Config;
+use crate::config::{Config, Volume};
 use crate::offline;
 
 #[cfg(test)]
@@ -47,7 +47,9 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     }
     let superblock = offline::superblock_in_ram(RAM_CACHE_BYTES, records).expect("4 MiB can be divided");
     buffers::check(config, superblock.lanes)?;
-    Ok(Opened { members: Vec::new(), origins, superblock, drop_clean: false, changes: Vec::new() })
+    let volumes =
+        (0..).zip(&config.volumes).map(|(id, volume)| Volume { id: OriginId(id), ..volume.clone() }).collect();
+    Ok(Opened { members: Vec::new(), origins, volumes, superblock, drop_clean: false, changes: Vec::new() })
 }
 
 /// The cache in RAM, formatted.

@@ -19,6 +19,7 @@ pub(crate) mod bell;
 pub(crate) mod desk;
 #[cfg(feature = "fuse")]
 pub mod fuse;
+mod guests;
 #[cfg(any(feature = "fuse", feature = "ublk"))]
 mod inlet;
 pub mod nbd;
@@ -28,6 +29,8 @@ pub mod ublk;
 pub mod vhost_user_blk;
 mod visit;
 mod waiting;
+
+pub use guests::Guests;
 
 /// A volume that clients can open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +45,25 @@ pub struct Export {
     pub block_bytes: u32,
     /// Whether writes are refused.
     pub read_only: bool,
+    /// Whether a discard of whole blocks leaves zeroes on the origin.
+    pub discard_zeroes: bool,
+    /// Its clients.
+    pub guests: Guests,
+}
+
+impl Export {
+    /// A volume that can be written in sectors of 512 bytes.
+    #[must_use]
+    pub fn new(name: &str, origin: OriginId, size_bytes: u64) -> Self {
+        let (name, guests) = (name.to_owned(), Guests::default());
+        Self { name, origin, size_bytes, block_bytes: 512, read_only: false, discard_zeroes: false, guests }
+    }
+}
+
+/// The volume of an origin, in a list that is sorted by them.
+#[must_use]
+pub fn export_of(exports: &[Export], origin: OriginId) -> Option<&Export> {
+    exports.binary_search_by_key(&origin, |export| export.origin).ok().map(|at| &exports[at])
 }
 
 /// The pump, or the carrier, as a front-end that runs in it may use it.
@@ -49,7 +71,7 @@ pub struct Export {
 /// The buffer budget behind [`Core::alloc`] must be at least [`nbd::BUFFER_BYTES_MIN`], or the
 /// longest request waits forever.
 pub trait Core {
-    /// The volumes on offer.
+    /// The volumes on offer, sorted by their origins.
     fn exports(&self) -> &[Export];
 
     /// The payload bytes of the buffers given out by [`Core::alloc`].
@@ -153,6 +175,14 @@ pub trait Frontend {
         None
     }
 
+    /// The only volume that clients find here; `None`: there may be several.
+    fn only(&self) -> Option<OriginId> {
+        None
+    }
+
+    /// Other volumes are on offer from now on ([`Core::exports`]).
+    fn exports_changed(&mut self, _exports: &[Export]) {}
+
     /// How many poll tokens it needs at most.
     fn tokens_max(&self) -> usize;
 
@@ -214,5 +244,49 @@ pub trait Frontend {
     /// Clients that may hold data which they have not written yet.
     fn holders(&self) -> usize {
         self.clients()
+    }
+}
+
+/// The place of a front-end that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended;
+
+impl Frontend for Ended {
+    fn uri(&self) -> String {
+        String::new()
+    }
+
+    fn tokens_max(&self) -> usize {
+        0
+    }
+
+    fn register(&mut self, _registry: &Registry, _tokens: TokenRange) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn ready(&mut self, _event: &Event, _registry: &Registry, _core: &mut dyn Core) {}
+
+    fn reply(&mut self, _id: RequestId, _result: Result<(), RequestError>, _core: &mut dyn Core) {}
+
+    fn refused(&mut self, _id: RequestId, _core: &mut dyn Core) {}
+
+    fn room(&mut self, _core: &mut dyn Core) {}
+
+    fn turn_end(&mut self, _now: Time, _registry: &Registry, _core: &mut dyn Core) -> bool {
+        false
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        None
+    }
+
+    fn stop(&mut self, _registry: &Registry, _core: &mut dyn Core) {}
+
+    fn idle(&self) -> bool {
+        true
+    }
+
+    fn clients(&self) -> usize {
+        0
     }
 }

@@ -8,6 +8,9 @@ use std::fmt;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use super::Export;
+use super::guests::Guest;
+
 /// A client.
 #[derive(Debug)]
 pub(in crate::frontend) struct Visit {
@@ -16,6 +19,8 @@ pub(in crate::frontend) struct Visit {
     /// The client, as far as it is known.
     who: String,
     volume: Option<String>,
+    /// Counts the client among those of the volume.
+    guest: Option<Guest>,
     began: Instant,
     /// Bytes from the client, and to it.
     received: u64,
@@ -25,7 +30,7 @@ pub(in crate::frontend) struct Visit {
 impl Visit {
     pub(in crate::frontend) fn begin(place: String, who: String) -> Self {
         tracing::debug!("{place}: a client came: {who}");
-        Self { place, who, volume: None, began: Instant::now(), received: 0, sent: 0 }
+        Self { place, who, volume: None, guest: None, began: Instant::now(), received: 0, sent: 0 }
     }
 
     /// Whether it is not known yet what the client came for.
@@ -33,10 +38,14 @@ impl Visit {
         self.volume.is_none()
     }
 
-    /// The client has opened a volume.
-    pub(in crate::frontend) fn open(&mut self, volume: &str) {
+    /// The client opens a volume. False: the volume is being removed.
+    #[must_use]
+    pub(in crate::frontend) fn open(&mut self, export: &Export) -> bool {
+        let volume = &export.name;
         tracing::debug!("{}: {} opened volume {volume}", self.place, self.who);
-        self.volume = Some(volume.to_owned());
+        self.volume = Some(volume.clone());
+        self.guest = export.guests.enter();
+        self.guest.is_some()
     }
 
     /// Counts bytes from the client.
@@ -82,6 +91,8 @@ pub(in crate::frontend) fn process(uid: u32, pid: impl fmt::Display) -> String {
 mod tests {
     use std::os::unix::net::UnixStream;
 
+    use flashfront_engine::OriginId;
+
     use super::*;
 
     #[test]
@@ -92,7 +103,9 @@ mod tests {
         assert_eq!(who, format!("uid {uid}, pid {}", std::process::id()));
         let mut visit = Visit::begin("NBD at unix:/s".to_owned(), who.clone());
         assert!(visit.end(Duration::ZERO).contains("left no volume"));
-        visit.open("data");
+        let export = Export::new("data", OriginId(0), 512);
+        assert!(visit.open(&export));
+        assert_eq!(export.guests.count(), 1);
         visit.receive(3 << 20);
         visit.send(512);
         let end = visit.end(Duration::from_millis(61_002));
@@ -100,5 +113,7 @@ mod tests {
             end,
             format!("NBD at unix:/s: {who} left volume data after 1m 1s 2ms, 3.00 MiB received from it, 512 B sent")
         );
+        drop(visit);
+        assert_eq!(export.guests.count(), 0);
     }
 }

@@ -8,11 +8,12 @@
 //! share.)
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use flashfront_engine::{Buf, OriginId};
 
-/// Origins, by their numbers; a cache has 16 at most.
-const ORIGINS_MAX: usize = 64;
+/// Bits for origins. Origins that share a bit may wait for each other for a turn.
+const ORIGIN_BITS: u32 = 64;
 
 /// The buffers of each origin, and the origins that lack some.
 #[derive(Debug, Default)]
@@ -26,7 +27,7 @@ pub(super) struct Waiting {
 }
 
 const fn bit(origin: OriginId) -> u64 {
-    1 << (origin.0 as usize % ORIGINS_MAX)
+    1 << (origin.0 % ORIGIN_BITS)
 }
 
 impl Waiting {
@@ -65,10 +66,16 @@ impl Waiting {
 
     /// A buffer is free again, of whatever share.
     pub(super) fn gave_back(&mut self, buf: Buf) {
+        if self.owners.is_empty() {
+            return;
+        }
         if let Some((origin, bytes)) = self.owners.remove(&buf)
-            && let Some(held) = self.bytes.get_mut(&origin)
+            && let Entry::Occupied(mut held) = self.bytes.entry(origin)
         {
-            *held -= u64::from(bytes);
+            *held.get_mut() -= u64::from(bytes);
+            if *held.get() == 0 {
+                held.remove();
+            }
         }
     }
 }

@@ -9,6 +9,9 @@ use flashfront_engine::Time;
 use super::series::{self, Moment, TRAFFIC_WIDTH, WHOLE};
 use super::{Fresh, NS_PER_S, Value};
 
+/// Values of the daemon, before those of the volumes.
+const OWN_WIDTH: usize = TRAFFIC_WIDTH + WHOLE.len();
+
 /// The newest steps of one length.
 #[derive(Debug)]
 pub(super) struct Ring {
@@ -30,7 +33,7 @@ pub(super) struct Ring {
 impl Ring {
     pub(super) fn new(step_ns: u64, rows_max: usize, now: Time, before: Moment) -> Self {
         let volumes = before.volumes.len().min(super::VOLUMES_MAX);
-        let width = TRAFFIC_WIDTH + WHOLE.len() + volumes * TRAFFIC_WIDTH;
+        let width = OWN_WIDTH + volumes * TRAFFIC_WIDTH;
         let begin = now.0 / step_ns;
         let took = (0..=volumes).map(|_| Fresh::default()).collect();
         Self {
@@ -44,6 +47,33 @@ impl Ring {
             began: now,
             took,
         }
+    }
+
+    /// Follows volumes that were at these places before.
+    pub(super) fn follow(&mut self, from: &[Option<usize>], moment: &Moment) {
+        let followed = self.took.len() - 1;
+        let places = from.iter().map(|at| at.filter(|at| *at < followed));
+        let places: Vec<Option<usize>> = places.take(super::VOLUMES_MAX).collect();
+        let width = OWN_WIDTH + places.len() * TRAFFIC_WIDTH;
+        let mut values = Vec::with_capacity(self.rows_max * width);
+        for row in self.values.chunks_exact(self.width) {
+            values.extend_from_slice(&row[..OWN_WIDTH]);
+            for place in &places {
+                match place.map(|at| OWN_WIDTH + at * TRAFFIC_WIDTH) {
+                    Some(begin) => values.extend_from_slice(&row[begin..begin + TRAFFIC_WIDTH]),
+                    None => values.extend_from_slice(&[Value::NONE; TRAFFIC_WIDTH]),
+                }
+            }
+        }
+        (self.values, self.width) = (values, width);
+        let took = places.iter().map(|place| place.map(|at| self.took[at + 1].clone()).unwrap_or_default());
+        self.took = [self.took[0].clone()].into_iter().chain(took).collect();
+        // What a new volume did before is not told.
+        let before = from
+            .iter()
+            .zip(&moment.volumes)
+            .map(|(at, now)| at.and_then(|at| self.before.volumes.get(at)).copied().unwrap_or(*now));
+        self.before.volumes = before.collect();
     }
 
     /// When the running step ends.

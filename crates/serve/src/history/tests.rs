@@ -185,3 +185,24 @@ fn without_a_cache_nothing_is_told_of_one() {
     let expected = Counters { origin_reads: 3, ..Counters::default() };
     assert_eq!(left, Whole { counters: expected, clients: 6, ..Whole::default() });
 }
+
+#[test]
+fn volumes_come_and_go_and_keep_their_own_history() {
+    let mut history = lived(2, 1..=10);
+    // The first volume goes, the second one gets another name, and a new one comes.
+    let moment = Moment { volumes: vec![after(10, 1).volumes[0], after(500, 1).volumes[0]], ..after(10, 2) };
+    history.follow(&["renamed".to_owned(), "new".to_owned()], &[Some(1), None], &moment);
+    for second in 11..=20 {
+        let volumes = vec![after(second, 1).volumes[0], after(500 + 2 * (second - 10), 1).volumes[0]];
+        let moment = Moment { volumes, ..after(second, 2) };
+        history.record(Time(s(second).0 + 1000), &moment, &[Fresh::default(), Fresh::default()]);
+    }
+    let hits = |volume: &str| values(&read(&history, &format!("range=15s&volume={volume}"), 20), "hits_per_s");
+    assert!(near(&hits("renamed")[..15], 1.0), "{:?}", hits("renamed"));
+    let new = hits("new");
+    assert!(new[..5].iter().all(|it| *it < 0.0) && near(&new[6..15], 2.0), "{new:?}");
+    let query = Query::parse("range=10s&volume=v0").unwrap();
+    assert!(history.read(&query, s(20), UNIX).is_err(), "it is gone");
+    let all = values(&read(&history, "range=5s", 20), "hits_per_s");
+    assert!(near(&all[..5], 3.0), "{all:?}");
+}

@@ -127,6 +127,7 @@ fn the_text_is_openmetrics_and_its_histograms_add_up() {
     }
     let names = ["a", "b \"\\\n"];
     let volume = |(id, name): (u32, &str)| VolumeFacts {
+        id: OriginId(id),
         name: name.to_owned(),
         durations: latencies.of(OriginId(id), now),
         ..VolumeFacts::default()
@@ -166,6 +167,7 @@ fn many_volumes_share_the_last_histogram() {
         latencies.record(Answered { origin: OriginId(id), kind: AnswerKind::Hit, since, bytes: 512 }, now);
     }
     let volume = |id| VolumeFacts {
+        id: OriginId(id),
         name: format!("v{id}"),
         durations: latencies.of(OriginId(id), now),
         ..VolumeFacts::default()

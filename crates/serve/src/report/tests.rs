@@ -108,7 +108,7 @@ fn the_report_survives_a_round_trip() {
 
 #[test]
 fn lost_neighbours_become_one_range() {
-    let facts = Facts { volumes: vec![named("a"), named("b")], ..Facts::default() };
+    let facts = Facts { volumes: vec![named("a"), VolumeFacts { id: OriginId(1), ..named("b") }], ..Facts::default() };
     let range = |origin: &str, lba, blocks| LostRange { origin: origin.to_owned(), lba, blocks };
     assert_eq!(
         lost_ranges(&status().lost, |id| volume_facts(&facts, id).name),

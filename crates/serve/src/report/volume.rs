@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The part of `status` about one volume.
 
-use flashfront_engine::{BLOCK_BYTES, OriginStatus};
+use flashfront_engine::format::Shares;
+use flashfront_engine::{BLOCK_BYTES, OriginId, OriginStatus};
 use serde::{Deserialize, Serialize};
 
 use super::{Grown, HangReport, LatencyReport, RecentReport};
@@ -22,12 +23,22 @@ pub struct LinkReport {
 /// Facts of a volume that the daemon knows and the engine does not.
 #[derive(Clone, Debug, Default)]
 pub struct VolumeFacts {
+    /// The id of its origin.
+    pub id: OriginId,
     /// The name of the volume.
     pub name: String,
     /// The path of its origin.
     pub origin_path: String,
     /// Every address at which clients reach it.
     pub uris: Vec<String>,
+    /// Whether clients may not write.
+    pub read_only: bool,
+    /// Its part of the cache.
+    pub shares: Shares,
+    /// Its clients; users of a block device are not known.
+    pub clients: u64,
+    /// Whether it is being removed.
+    pub removing: bool,
     /// The name of the durability.
     pub durability: String,
     /// The name of the policy.
@@ -60,6 +71,21 @@ pub struct VolumeReport {
     /// Every address at which clients reach it.
     #[serde(default)]
     pub uris: Vec<String>,
+    /// Whether clients may not write.
+    #[serde(default)]
+    pub read_only: bool,
+    /// The part of the cache that other volumes leave to it; 0: none.
+    #[serde(default)]
+    pub share_min_bytes: u64,
+    /// The largest part of the cache that it may have; 0: all of it.
+    #[serde(default)]
+    pub share_max_bytes: u64,
+    /// Its clients now; users of a block device are not known.
+    #[serde(default)]
+    pub clients: u64,
+    /// Whether it is being removed: its dirty data is destaged, and clients are served no more.
+    #[serde(default)]
+    pub removing: bool,
     /// The name of its mode.
     pub mode: String,
     /// When a write in writeback is acknowledged: `flush` (from RAM) or `always` (when it is
@@ -143,9 +169,14 @@ pub struct VolumeReport {
 impl VolumeReport {
     pub(super) fn new(origin: &OriginStatus, facts: VolumeFacts) -> Self {
         let VolumeFacts {
+            id: _,
             name,
             origin_path,
             uris,
+            read_only,
+            shares,
+            clients,
+            removing,
             durability,
             policy,
             origin_error,
@@ -167,6 +198,11 @@ impl VolumeReport {
             id: origin.id.0,
             origin_path,
             uris,
+            read_only,
+            share_min_bytes: shares.min_bytes,
+            share_max_bytes: shares.max_bytes,
+            clients,
+            removing,
             mode: origin.mode.name().to_owned(),
             durability,
             policy,

@@ -59,9 +59,14 @@ last minute        p50         p99     longest      requests
 /// A report with a volume that has a value in every field.
 fn report() -> StatusReport {
     let volume = VolumeFacts {
+        id: OriginId(0),
         name: "data".to_owned(),
         origin_path: "/dev/sdb".to_owned(),
         uris: ["nbd+unix:///data?socket=/run/disk.sock", "file:///mnt/data"].map(str::to_owned).into(),
+        read_only: false,
+        shares: Default::default(),
+        clients: 1,
+        removing: false,
         durability: "flush".to_owned(),
         policy: "gated".to_owned(),
         origin_error: Some("no space left (ENOSPC)".to_owned()),

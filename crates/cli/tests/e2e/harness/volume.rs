@@ -92,12 +92,27 @@ impl Volume {
         command
     }
 
+    /// A verb of a verb that speaks with the running daemon.
+    pub(crate) fn ask_two(&self, [verb, of_it]: [&str; 2]) -> Command {
+        let mut command = flashfront();
+        command.arg(verb).arg(of_it).arg("--control").arg(&self.control);
+        command
+    }
+
     /// Serves, and waits until clients may connect.
     #[track_caller]
     pub(crate) fn start(&mut self) {
         let daemon = self.spawn();
         let uri = daemon.ready();
         assert_eq!(uri, self.uri(), "the URI of the ready line");
+        self.daemon = Some(daemon);
+    }
+
+    /// Serves a cache that has several volumes, and waits until clients may connect.
+    #[track_caller]
+    pub(crate) fn start_several(&mut self) {
+        let daemon = self.spawn();
+        daemon.ready();
         self.daemon = Some(daemon);
     }
 

@@ -44,7 +44,7 @@ impl Roots {
                     Some(absolute.parent()?.canonicalize().ok()?.join(absolute.file_name()?))
                 })),
                 Listener::Ublk(first) => {
-                    let numbers = (0..config.volumes.len() as u32).map(|nth| first.saturating_add(nth));
+                    let numbers = config.volumes.iter().map(|volume| first.saturating_add(volume.id.0));
                     roots.devices.extend(numbers.map(|number| format!("ublkb{number}")));
                 }
                 Listener::Nbd(_) | Listener::VhostUserBlk { .. } => {}

@@ -20,7 +20,7 @@ use crate::pump::WAKER;
 use crate::rig::{Bench, CACHE_BYTES};
 
 /// A daemon that could serve, and the way to ask it.
-fn opened(config: &Config) -> (Daemon<'_>, Sender<ControlCall>) {
+fn opened(config: &Config) -> (Daemon, Sender<ControlCall>) {
     let opened = open(config).unwrap();
     let options = options(config, &opened).unwrap();
     let (poll, hooks) = (Poll::new().unwrap(), Hooks::default());

@@ -36,6 +36,30 @@ pub enum OriginsError {
         /// The number of volumes that were named.
         given: usize,
     },
+    /// The configuration names a volume that the cache doesn't have.
+    #[error(
+        "{cache}: the cache has no volume `{name}`, which the configuration names; there are: {known}. The cache decides which volumes there are: add it with `flashfront volume add`, or take it out of the file",
+        cache = cache.display()
+    )]
+    NoSuchVolume {
+        /// The cache device.
+        cache: PathBuf,
+        /// The volume of the configuration.
+        name: String,
+        /// The volumes of the cache.
+        known: String,
+    },
+    /// Nobody knows where an origin is.
+    #[error(
+        "{cache}: the cache does not know where the origin of its volume `{name}` is; name it: --origin PATH, or a [[volume]] table with that name in the configuration file",
+        cache = cache.display()
+    )]
+    NoPath {
+        /// The cache device.
+        cache: PathBuf,
+        /// The volume.
+        name: String,
+    },
     /// Another size than the cache knows.
     #[error(
         "{origin}: the origin has {found}, but the cache {cache} was made for one of {expected}: it is another device, or it was resized. Name the right one, or give it its old size again ({advice}). Does its new size have to stay? Then drain and `detach` the cache at the old size first; or format the cache anew, which gives up what only the cache holds",

@@ -408,24 +408,14 @@ fn two_volumes_are_served_and_remembered() {
     let other = bench.path("other");
     File::create(&other).unwrap().set_len(1 << 20).unwrap();
     let mut config = bench.alone();
-    config.volumes.push(crate::config::Volume {
-        name: "other".to_owned(),
-        origin: other.clone(),
-        mode: None,
-        device_timeout: None,
-    });
+    config.volumes.push(crate::config::Volume::new("other", other.clone()));
     let hooks = Hooks::default();
     let stop = hooks.stop.clone();
     let ready: daemon::Ready = Box::new(move |_| stop.stop());
     assert_eq!(daemon::run(&config, Hooks { ready: Some(ready), ..hooks }).unwrap(), Ended::WithoutCache);
     let files = std::fs::read_dir(config.state.clone().unwrap()).unwrap().count();
     assert_eq!(files, 2);
-    let many = |nth: usize| crate::config::Volume {
-        name: nth.to_string(),
-        origin: bench.path(&nth.to_string()),
-        mode: None,
-        device_timeout: None,
-    };
+    let many = |nth: usize| crate::config::Volume::new(&nth.to_string(), bench.path(&nth.to_string()));
     config.volumes = (0..17).map(many).collect();
     assert!(matches!(bench.refused(&config), ServeError::Origins(OriginsError::Volumes { given: 17 })));
 }

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use flashfront_engine::{RequestError, RequestId, Time};
 use fuser::{BackgroundSession, MountOption, Session};
@@ -41,18 +41,11 @@ use volumes::Volumes;
 /// The source by which our mounts are known among others.
 const SOURCE: &str = "flashfront";
 
-/// A volume as it is shown in the folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
-    /// The volume; its place in the list is that among [`Core::exports`].
-    pub export: Export,
-    /// Whether a discard of whole blocks leaves zeroes, as PUNCH_HOLE promises.
-    pub discard_zeroes: bool,
-}
-
 /// Data that both threads share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    /// The volumes, sorted by their origins.
+    volumes: RwLock<Arc<[Export]>>,
     /// Open files.
     open: AtomicUsize,
     /// The openers of the files, by the numbers that the kernel says with each request.
@@ -64,6 +57,21 @@ struct Shared {
 }
 
 impl Shared {
+    fn new(volumes: &[Export]) -> Self {
+        Self {
+            volumes: RwLock::new(volumes.into()),
+            open: AtomicUsize::new(0),
+            visits: Mutex::default(),
+            next: AtomicU64::new(0),
+            leaving: AtomicBool::new(false),
+        }
+    }
+
+    /// The volumes at this moment.
+    fn volumes(&self) -> Arc<[Export]> {
+        Arc::clone(&self.volumes.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn visits(&self) -> MutexGuard<'_, HashMap<u64, Visit>> {
         // Nothing here can panic halfway through a change.
         self.visits.lock().unwrap_or_else(PoisonError::into_inner)
@@ -87,16 +95,16 @@ impl Fuse {
     ///
     /// # Errors
     /// See [`PlaceError`]; then nothing is mounted.
-    pub fn mount(folder: &Path, volumes: Vec<Shown>) -> Result<Self, PlaceError> {
+    pub fn mount(folder: &Path, volumes: &[Export]) -> Result<Self, PlaceError> {
         let folder = place::prepare(folder)?;
         let failed = |error: io::Error| PlaceError::Mount { folder: folder.clone(), error };
         let (inlet, feed) = Inlet::new().map_err(failed)?;
-        let shared = Arc::new(Shared::default());
-        let file = match &volumes[..] {
-            [one] => folder.join(&one.export.name),
+        let shared = Arc::new(Shared::new(volumes));
+        let file = match volumes {
+            [one] => folder.join(&one.name),
             _ => folder.clone(),
         };
-        let volumes = Volumes::new(volumes, feed, Arc::clone(&shared), folder.clone());
+        let volumes = Volumes::new(feed, Arc::clone(&shared), folder.clone());
         let mut config = fuser::Config::default();
         config.mount_options = vec![
             MountOption::FSName(SOURCE.to_owned()),
@@ -147,6 +155,10 @@ impl Frontend for Fuse {
 
     fn uri_of(&self, export: &Export) -> Option<String> {
         Some(uri(&self.folder.join(&export.name)))
+    }
+
+    fn exports_changed(&mut self, exports: &[Export]) {
+        *self.shared.volumes.write().unwrap_or_else(PoisonError::into_inner) = exports.into();
     }
 
     fn tokens_max(&self) -> usize {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The folder and its files, as fuser's thread shows them to the kernel.
 //!
-//! Names, sizes and rights never change, so they are answered here; requests for data go to the
-//! pump. Files are as block devices are: of fixed size, written in whole sectors (reads may be of
-//! any bytes). PUNCH_HOLE promises zeroes, and the loop driver counts on it: it uses that for
-//! WRITE_ZEROES as well as for discard. So it is refused for origins whose discard does not leave
-//! zeroes; the kernel then writes them.
+//! Names, sizes and rights are answered here; requests for data go to the pump. Volumes come and
+//! go, and get other names. So the kernel asks for a name each time, and the number of a file
+//! follows from that of its origin. Files are as block devices are: of fixed size, written in whole
+//! sectors (reads may be of any bytes). PUNCH_HOLE promises zeroes, and the loop driver counts on
+//! it: the driver uses that for WRITE_ZEROES as well as for discard. So PUNCH_HOLE is refused for
+//! origins whose discard does not leave zeroes; the kernel then writes them.
 
 use std::ffi::OsStr;
 use std::io;
@@ -25,11 +26,13 @@ use rustix::fs::{FallocateFlags, OFlags};
 use super::super::Export;
 use super::super::inlet::{Feed, Want};
 use super::super::visit::{self, Visit};
+use super::Shared;
 use super::ask::{FuseAsk, Reply};
-use super::{Shared, Shown};
 
-/// How long the kernel may keep an answer: nothing changes while the folder is mounted.
+/// How long the kernel may keep what it knows of a file: that never changes.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
+/// How long the kernel may keep a name.
+const NOT_AT_ALL: Duration = Duration::ZERO;
 /// Requests of the kernel's own at a time (asynchronous direct I/O counts as such); a loop device
 /// has 128.
 const BACKGROUND_MAX: u16 = 128;
@@ -39,7 +42,6 @@ const FIRST_FILE: u64 = 2;
 /// The volumes, as fuser's thread knows them.
 #[derive(Debug)]
 pub(super) struct Volumes {
-    all: Vec<Shown>,
     feed: Feed<FuseAsk>,
     shared: Arc<Shared>,
     folder: PathBuf,
@@ -48,20 +50,21 @@ pub(super) struct Volumes {
 }
 
 impl Volumes {
-    pub(super) fn new(all: Vec<Shown>, feed: Feed<FuseAsk>, shared: Arc<Shared>, folder: PathBuf) -> Self {
+    pub(super) fn new(feed: Feed<FuseAsk>, shared: Arc<Shared>, folder: PathBuf) -> Self {
         let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        Self { all, feed, shared, folder, since: SystemTime::now(), owner }
+        Self { feed, shared, folder, since: SystemTime::now(), owner }
     }
 
-    /// The place of a file among the volumes.
-    fn place(&self, ino: INodeNo) -> Option<usize> {
-        let place = usize::try_from(ino.0.checked_sub(FIRST_FILE)?).ok()?;
-        (place < self.all.len()).then_some(place)
+    /// The volume that a file shows.
+    fn volume(&self, ino: INodeNo) -> Option<Export> {
+        let volumes = self.shared.volumes();
+        let at = volumes.binary_search_by_key(&ino.0, |export| file_of(export).0).ok()?;
+        Some(volumes[at].clone())
     }
 
     fn attr(&self, ino: INodeNo) -> Option<FileAttr> {
-        let (kind, perm, size) = match self.place(ino) {
-            Some(place) => (FileType::RegularFile, 0o600, self.all[place].export.size_bytes),
+        let (kind, perm, size) = match self.volume(ino) {
+            Some(export) => (FileType::RegularFile, if export.read_only { 0o400 } else { 0o600 }, export.size_bytes),
             None if ino == INodeNo::ROOT => (FileType::Directory, 0o500, 0),
             None => return None,
         };
@@ -87,21 +90,25 @@ impl Volumes {
     fn put(&self, want: Want, payload: Box<[u8]>, reply: Reply) {
         self.feed.put(FuseAsk { want, since: Instant::now(), payload, reply });
     }
+}
 
-    /// Returns the error of a change of these bytes, if it is to be refused.
-    fn refusal(&self, place: usize, offset: u64, len: u64) -> Option<Errno> {
-        let export = &self.all[place].export;
-        let unit = u64::from(export.block_bytes);
-        let end = offset.checked_add(len);
-        if export.read_only {
-            Some(Errno::EPERM)
-        } else if end.is_none_or(|end| end > export.size_bytes) {
-            Some(Errno::ENOSPC)
-        } else if !offset.is_multiple_of(unit) || !len.is_multiple_of(unit) {
-            Some(Errno::EINVAL)
-        } else {
-            None
-        }
+/// The number of a volume's file.
+fn file_of(export: &Export) -> INodeNo {
+    INodeNo(u64::from(export.origin.0) + FIRST_FILE)
+}
+
+/// Returns the error of a change of these bytes, if it is to be refused.
+fn refusal(export: &Export, offset: u64, len: u64) -> Option<Errno> {
+    let unit = u64::from(export.block_bytes);
+    let end = offset.checked_add(len);
+    if export.read_only {
+        Some(Errno::EPERM)
+    } else if end.is_none_or(|end| end > export.size_bytes) {
+        Some(Errno::ENOSPC)
+    } else if !offset.is_multiple_of(unit) || !len.is_multiple_of(unit) {
+        Some(Errno::EINVAL)
+    } else {
+        None
     }
 }
 
@@ -125,10 +132,10 @@ impl Filesystem for Volumes {
     }
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let named = |shown: &Shown| OsStr::new(&shown.export.name) == name;
-        let place = self.all.iter().position(named).filter(|_| parent == INodeNo::ROOT);
-        match place.and_then(|place| self.attr(INodeNo(place as u64 + FIRST_FILE))) {
-            Some(attr) => reply.entry(&FOREVER, &attr, Generation(0)),
+        let volumes = self.shared.volumes();
+        let named = volumes.iter().find(|export| OsStr::new(&export.name) == name && parent == INodeNo::ROOT);
+        match named.and_then(|export| self.attr(file_of(export))) {
+            Some(attr) => reply.entry(&NOT_AT_ALL, &attr, Generation(0)),
             None => reply.error(Errno::ENOENT),
         }
     }
@@ -173,8 +180,8 @@ impl Filesystem for Volumes {
             return reply.error(Errno::ENOTDIR);
         }
         let dots = [".", ".."].map(|name| (INodeNo::ROOT, FileType::Directory, name));
-        let names = self.all.iter().map(|shown| shown.export.name.as_str());
-        let files = (FIRST_FILE..).zip(names).map(|(ino, name)| (INodeNo(ino), FileType::RegularFile, name));
+        let volumes = self.shared.volumes();
+        let files = volumes.iter().map(|export| (file_of(export), FileType::RegularFile, export.name.as_str()));
         for (next, (ino, kind, name)) in (1..).zip(dots.into_iter().chain(files)).skip(offset as usize) {
             if reply.add(ino, next, kind, name) {
                 break;
@@ -184,18 +191,21 @@ impl Filesystem for Volumes {
     }
 
     fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        let blocks = self.all.iter().map(|shown| shown.export.size_bytes / 4096).sum();
+        let volumes = self.shared.volumes();
+        let blocks = volumes.iter().map(|export| export.size_bytes / 4096).sum();
         // The block size is what the loop driver says is the granularity of discards.
-        reply.statfs(blocks, 0, 0, self.all.len() as u64, 0, 4096, 255, 4096);
+        reply.statfs(blocks, 0, 0, volumes.len() as u64, 0, 4096, 255, 4096);
     }
 
     fn open(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let Some(place) = self.place(ino) else {
+        let Some(export) = self.volume(ino) else {
             return reply.error(Errno::ENOENT);
         };
         let who = visit::process(req.uid(), req.pid());
         let mut visit = Visit::begin(format!("FUSE at {}", self.folder.display()), who);
-        visit.open(&self.all[place].export.name);
+        if !visit.open(&export) {
+            return reply.error(Errno::ENOENT);
+        }
         let number = self.shared.next.fetch_add(1, Ordering::Relaxed);
         self.shared.visits().insert(number, visit);
         self.shared.open.fetch_add(1, Ordering::SeqCst);
@@ -236,19 +246,18 @@ impl Filesystem for Volumes {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let Some(export) = self.place(ino) else {
+        let Some(Export { origin, size_bytes, block_bytes, .. }) = self.volume(ino) else {
             return reply.error(Errno::EISDIR);
         };
-        let Shown { export: Export { size_bytes, block_bytes, .. }, .. } = &self.all[export];
-        let unit = u64::from(*block_bytes);
+        let unit = u64::from(block_bytes);
         let start = offset - offset % unit;
-        let room = (start + REQUEST_BYTES_MAX).min(*size_bytes);
+        let room = (start + REQUEST_BYTES_MAX).min(size_bytes);
         let end = offset.saturating_add(u64::from(size)).min(room);
         if end <= offset {
             return reply.data(&[]);
         }
         let want = Want {
-            export,
+            origin,
             op: RequestOp::Read,
             offset: start,
             len: end.next_multiple_of(unit) - start,
@@ -274,19 +283,19 @@ impl Filesystem for Volumes {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let Some(export) = self.place(ino) else {
+        let Some(export) = self.volume(ino) else {
             return reply.error(Errno::EISDIR);
         };
         // The kernel cuts a long write where its memory has 256 pages: in the middle of a sector,
         // if that is not aligned. A short count makes the client go on at the sector's start (test:
         // `memory_of_any_alignment_will_do`).
-        let unit = self.all[export].export.block_bytes as usize;
+        let unit = export.block_bytes as usize;
         let data = if data.len() > unit { &data[..data.len() - data.len() % unit] } else { data };
         let len = data.len() as u64;
         if len == 0 {
             return reply.written(0);
         }
-        if let Some(errno) = self.refusal(export, offset, len) {
+        if let Some(errno) = refusal(&export, offset, len) {
             return reply.error(errno);
         }
         if let Some(visit) = self.shared.visits().get_mut(&fh.0) {
@@ -294,15 +303,15 @@ impl Filesystem for Volumes {
         }
         // O_SYNC and O_DSYNC of the file, or of this one write (RWF_DSYNC).
         let fua = OFlags::from_bits_retain(flags.0 as u32).intersects(OFlags::DSYNC | OFlags::SYNC);
-        let want = Want { export, op: RequestOp::Write, offset, len, fua, zeroed: false };
+        let want = Want { origin: export.origin, op: RequestOp::Write, offset, len, fua, zeroed: false };
         self.put(want, data.into(), Reply::Written(reply));
     }
 
     fn fsync(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        let Some(export) = self.place(ino) else {
+        let Some(Export { origin, .. }) = self.volume(ino) else {
             return reply.error(Errno::EINVAL);
         };
-        let want = Want { export, op: RequestOp::Flush, offset: 0, len: 0, fua: false, zeroed: false };
+        let want = Want { origin, op: RequestOp::Flush, offset: 0, len: 0, fua: false, zeroed: false };
         self.put(want, Box::default(), Reply::Empty(reply));
     }
 
@@ -316,10 +325,10 @@ impl Filesystem for Volumes {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let Some(export) = self.place(ino) else {
+        let Some(export) = self.volume(ino) else {
             return reply.error(Errno::EINVAL);
         };
-        if let Some(errno) = self.refusal(export, offset, length) {
+        if let Some(errno) = refusal(&export, offset, length) {
             return reply.error(errno);
         }
         let mode = FallocateFlags::from_bits_retain(mode as u32);
@@ -327,14 +336,14 @@ impl Filesystem for Volumes {
         let (op, zeroed) = if kind.is_empty() {
             // Space for all of it is there.
             return reply.ok();
-        } else if kind == FallocateFlags::PUNCH_HOLE && self.all[export].discard_zeroes {
+        } else if kind == FallocateFlags::PUNCH_HOLE && export.discard_zeroes {
             (RequestOp::Discard, true)
         } else if kind == FallocateFlags::ZERO_RANGE {
             (RequestOp::WriteZeroes { may_discard: false }, false)
         } else {
             return reply.error(Errno::EOPNOTSUPP);
         };
-        let want = Want { export, op, offset, len: length, fua: false, zeroed };
+        let want = Want { origin: export.origin, op, offset, len: length, fua: false, zeroed };
         self.put(want, Box::default(), Reply::Empty(reply));
     }
 }

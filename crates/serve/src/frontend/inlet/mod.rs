@@ -11,7 +11,7 @@
 //! Every request is answered exactly once, also when the daemon ends under it (test:
 //! `whoever_asks_is_answered`).
 
-use flashfront_engine::{RequestError, RequestOp, Time};
+use flashfront_engine::{OriginId, RequestError, RequestOp, Time};
 
 use super::Core;
 
@@ -43,8 +43,8 @@ const BYTES_MAX: u64 = 64 << 20;
 /// A client's request, in bytes of its volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Want {
-    /// The volume: its place among [`super::Core::exports`].
-    pub(super) export: usize,
+    /// The volume's origin.
+    pub(super) origin: OriginId,
     pub(super) op: RequestOp,
     pub(super) offset: u64,
     pub(super) len: u64,

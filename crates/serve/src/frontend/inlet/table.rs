@@ -13,7 +13,7 @@ use flashfront_engine::{
     Buf, Lba, Memory, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span, Time,
 };
 
-use super::super::Core;
+use super::super::{Core, export_of};
 use super::parts::{PARTS_MAX, Part, parts};
 use super::{Ask, BYTES_MAX, REQUESTS_MAX};
 
@@ -105,7 +105,8 @@ impl<A: Ask> Table<A> {
     /// Starts a request; gives it back if it must wait.
     pub(in crate::frontend) fn accept(&mut self, mut ask: A, core: &mut dyn Core) -> Option<A> {
         let (want, since) = (ask.want(), ask.since(core));
-        let found = core.exports().get(want.export).and_then(|export| Some((export.origin, parts(&want, export)?)));
+        let found = export_of(core.exports(), want.origin);
+        let found = found.and_then(|export| Some((export.origin, parts(&want, export)?)));
         let Some((origin, parts)) = found else {
             ask.answer(Err(RequestError::Invalid));
             return None;
@@ -172,7 +173,7 @@ impl<A: Ask> Table<A> {
         let (mut begun, mut without) = (false, Vec::new());
         for _ in 0..self.parked.len() {
             let Some(at) = self.parked.pop_front() else { break };
-            let origin = self.origin_of(at, core);
+            let origin = self.origin_of(at);
             if without.contains(&origin) || !self.try_again(at, Share::Waiting, origin, core) {
                 without.push(origin);
                 self.parked.push_back(at);
@@ -186,7 +187,7 @@ impl<A: Ask> Table<A> {
             self.retry_at = Some(now.plus_ns(RETRY_NS));
             for _ in 0..RETRIES.min(self.parked.len()) {
                 let Some(at) = self.parked.pop_front() else { break };
-                let origin = self.origin_of(at, core);
+                let origin = self.origin_of(at);
                 if self.try_again(at, Share::Passing, origin, core) {
                     begun = true;
                 } else {
@@ -202,9 +203,8 @@ impl<A: Ask> Table<A> {
         self.retry_at
     }
 
-    fn origin_of(&self, at: u32, core: &dyn Core) -> OriginId {
-        let export = self.places[at as usize].ask.as_ref().map_or(0, |ask| ask.want().export);
-        core.exports().get(export).map_or(OriginId(0), |export| export.origin)
+    fn origin_of(&self, at: u32) -> OriginId {
+        self.places[at as usize].ask.as_ref().map_or(OriginId(0), |ask| ask.want().origin)
     }
 
     fn try_again(&mut self, at: u32, share: Share, origin: OriginId, core: &mut dyn Core) -> bool {

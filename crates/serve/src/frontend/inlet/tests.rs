@@ -18,11 +18,11 @@ use crate::frontend::{Core, Export, TokenRange};
 const DISK_BYTES: u64 = 8 << 20;
 
 fn export(size_bytes: u64) -> Export {
-    Export { name: "disk".to_owned(), origin: OriginId(3), size_bytes, block_bytes: 512, read_only: false }
+    Export::new("disk", OriginId(3), size_bytes)
 }
 
 fn want(op: RequestOp, offset: u64, len: u64) -> Want {
-    Want { export: 0, op, offset, len, fua: false, zeroed: false }
+    Want { origin: OriginId(3), op, offset, len, fua: false, zeroed: false }
 }
 
 #[test]

@@ -225,7 +225,8 @@ impl Nbd {
         if peer.visit.is_aimless()
             && let Some(export) = peer.connection.export()
         {
-            peer.visit.open(&export.name);
+            // Of a volume that is being removed.
+            hangup = if peer.visit.open(export) { hangup } else { Some(false) };
         }
         let submitted = peer.connection.in_flight() > before;
         let more = peer.wait == Wait::Input && peer.readable && hangup.is_none();

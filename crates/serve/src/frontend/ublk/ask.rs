@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use flashfront_engine::{RequestError, RequestOp, SECTOR_BYTES, Time};
+use flashfront_engine::{OriginId, RequestError, RequestOp, SECTOR_BYTES, Time};
 
 use super::super::Core;
 use super::super::inlet::{Ask, Want};
@@ -28,8 +28,8 @@ pub(super) struct UblkAsk {
     pub(super) results: Results,
 }
 
-/// Reads a request for volume `export`; `None`: an operation that was never offered.
-pub(super) fn want(description: &Description, export: usize) -> Option<Want> {
+/// Reads a request for the volume of an origin; `None`: an operation that was never offered.
+pub(super) fn want(description: &Description, origin: OriginId) -> Option<Want> {
     let flags = description.op_flags;
     let op = match flags & op::MASK {
         op::READ => RequestOp::Read,
@@ -42,7 +42,7 @@ pub(super) fn want(description: &Description, export: usize) -> Option<Want> {
     // Beyond what can be addressed is beyond the volume.
     let offset = description.first_sector.saturating_mul(SECTOR_BYTES);
     let len = u64::from(description.sectors) * SECTOR_BYTES;
-    Some(Want { export, op, offset, len, fua: flags & op::FUA != 0, zeroed: false })
+    Some(Want { origin, op, offset, len, fua: flags & op::FUA != 0, zeroed: false })
 }
 
 impl Ask for UblkAsk {
@@ -86,8 +86,10 @@ mod tests {
 
     #[test]
     fn requests_of_the_block_layer_are_understood() {
-        let of = |op_flags, first_sector| want(&Description { op_flags, sectors: 8, first_sector, addr: 0 }, 0);
-        let plain = Want { export: 0, op: RequestOp::Write, offset: 512, len: 4096, fua: false, zeroed: false };
+        let of =
+            |op_flags, first_sector| want(&Description { op_flags, sectors: 8, first_sector, addr: 0 }, OriginId(0));
+        let plain =
+            Want { origin: OriginId(0), op: RequestOp::Write, offset: 512, len: 4096, fua: false, zeroed: false };
         assert_eq!(of(op::WRITE, 1), Some(plain));
         assert_eq!(of(op::WRITE | op::FUA, 1), Some(Want { fua: true, ..plain }));
         // REQ_FAILFAST_* and the like mean nothing here.

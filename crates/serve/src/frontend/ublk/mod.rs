@@ -22,7 +22,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use flashfront_engine::{RequestError, RequestId, SECTOR_BYTES, Time};
+use flashfront_engine::{OriginId, RequestError, RequestId, SECTOR_BYTES, Time};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, event::Event};
 
@@ -65,8 +65,8 @@ const DELETE_WAIT: Duration = Duration::from_secs(2);
 pub struct UblkOptions {
     /// N of /dev/ublkbN.
     pub number: u32,
-    /// The volume's place among [`Core::exports`].
-    pub export: usize,
+    /// The volume's origin.
+    pub origin: OriginId,
     /// The mark that tells this volume of this origin from all others.
     pub mark: u64,
     /// Whether no acknowledged write is lost with the process.
@@ -92,8 +92,6 @@ enum Phase {
 #[derive(Debug)]
 pub struct Ublk {
     options: UblkOptions,
-    /// The volume's name.
-    volume: String,
     driver: Driver,
     /// The queue; none: it is closed.
     queue: Option<Queue>,
@@ -137,7 +135,6 @@ impl Ublk {
         let queue = opened.and_then(|file| Queue::open(file, info.depth));
         let mut ublk = Self {
             options,
-            volume: export.name.clone(),
             driver,
             queue: None,
             table: Table::default(),
@@ -182,7 +179,7 @@ impl Ublk {
                     continue;
                 }
             };
-            let Some(want) = ask::want(&description, self.options.export) else {
+            let Some(want) = ask::want(&description, self.options.origin) else {
                 self.results.borrow_mut().push((tag, -libc::EOPNOTSUPP));
                 continue;
             };
@@ -375,7 +372,11 @@ impl Frontend for Ublk {
     }
 
     fn uri_of(&self, export: &Export) -> Option<String> {
-        (self.volume == export.name).then(|| self.uri())
+        (self.options.origin == export.origin).then(|| self.uri())
+    }
+
+    fn only(&self) -> Option<OriginId> {
+        Some(self.options.origin)
     }
 
     fn tokens_max(&self) -> usize {

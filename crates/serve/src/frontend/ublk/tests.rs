@@ -36,8 +36,7 @@ fn answers_that_the_kernel_refuses_are_sent_without_new_ones() {
     let Some(queue) = refused(8) else { return };
     let driver = Driver::new(tempfile::tempfile().unwrap(), 0).unwrap();
     let mut ublk = Ublk {
-        volume: "data".to_owned(),
-        options: UblkOptions { number: 0, export: 0, mark: 0, recoverable: false },
+        options: UblkOptions { number: 0, origin: OriginId(0), mark: 0, recoverable: false },
         driver,
         queue: Some(queue),
         table: Table::default(),

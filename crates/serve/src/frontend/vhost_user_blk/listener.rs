@@ -11,12 +11,12 @@ use std::io;
 use std::path::Path;
 
 use flashfront_device::Share;
-use flashfront_engine::{RequestError, RequestId, Time};
+use flashfront_engine::{OriginId, RequestError, RequestId, Time};
 use mio::{Registry, event::Event};
 
 use super::super::piece::PieceId;
 use super::super::visit::{self, Visit};
-use super::super::{Core, Export, Frontend, TokenRange};
+use super::super::{Core, Export, Frontend, TokenRange, export_of};
 use super::broken::Broken;
 use super::call::Calls;
 use super::closing::Closing;
@@ -53,8 +53,8 @@ const RETRIES: usize = 16;
 /// The vhost-user-blk front-end.
 pub struct VhostUserBlk {
     door: Door,
-    /// The volume's name; none: the first volume.
-    volume: Option<String>,
+    /// The volume's origin.
+    origin: OriginId,
     /// Tells this daemon from those before it.
     daemon: u64,
     durable: bool,
@@ -82,7 +82,7 @@ impl VhostUserBlk {
     ///
     /// # Errors
     /// See [`BindError`].
-    pub fn bind(path: &Path, volume: Option<String>, durable: bool) -> Result<Self, BindError> {
+    pub fn bind(path: &Path, origin: OriginId, durable: bool) -> Result<Self, BindError> {
         let mut daemon = [0; 8];
         let drawn = rustix::rand::getrandom(&mut daemon, rustix::rand::GetRandomFlags::empty());
         drawn.map_err(|error| BindError::Io { path: path.to_owned(), source: error.into() })?;
@@ -99,7 +99,7 @@ impl VhostUserBlk {
             daemon: u64::from_ne_bytes(daemon),
             durable,
             door: Door::bind(path)?,
-            volume,
+            origin,
             tokens: TokenRange { first: 0, count: 0 },
             peers: (0..CONNECTIONS_MAX).map(|_| None).collect(),
             waiting: VecDeque::new(),
@@ -113,11 +113,6 @@ impl VhostUserBlk {
         TokenRange { first: self.tokens.first + 1 + number * PEER_TOKENS, count: PEER_TOKENS }
     }
 
-    fn export(&self, exports: &[Export]) -> Option<Export> {
-        let named = |export: &&Export| self.volume.as_ref().is_none_or(|name| *name == export.name);
-        exports.iter().find(named).cloned()
-    }
-
     fn accept(&mut self, registry: &Registry, core: &mut dyn Core) {
         for _ in 0..ACCEPTS_MAX {
             // The files that earlier clients have sent can't be closed: more must not pile up.
@@ -128,7 +123,7 @@ impl VhostUserBlk {
             self.look_who_left(registry, core);
             // No place: dropping the socket is a clear answer, a silent wait is not.
             let place = self.peers.iter().position(Option::is_none);
-            let (Some(number), Some(export)) = (place, self.export(core.exports())) else {
+            let (Some(number), Some(export)) = (place, export_of(core.exports(), self.origin).cloned()) else {
                 if place.is_none() {
                     let path = self.door.path().display();
                     tracing::warn!(
@@ -141,7 +136,10 @@ impl VhostUserBlk {
             let debt = Unflushed::new(self.daemon, self.durable);
             let mut visit =
                 Visit::begin(format!("vhost-user-blk at {}", self.door.path().display()), visit::peer(&socket));
-            visit.open(&export.name);
+            if !visit.open(&export) {
+                self.closing.close(socket);
+                continue;
+            }
             let talk = match Talk::new(socket, export, debt, self.closing.clone()) {
                 Ok(talk) => talk,
                 Err(error) => {
@@ -289,7 +287,11 @@ impl Frontend for VhostUserBlk {
     }
 
     fn uri_of(&self, export: &Export) -> Option<String> {
-        self.volume.as_ref().is_none_or(|name| *name == export.name).then(|| self.uri())
+        (self.origin == export.origin).then(|| self.uri())
+    }
+
+    fn only(&self) -> Option<OriginId> {
+        Some(self.origin)
     }
 
     fn tokens_max(&self) -> usize {

@@ -113,8 +113,7 @@ pub(super) struct Ram {
 
 impl Ram {
     pub(super) fn new(bytes: u64, block_bytes: u32) -> Self {
-        let export =
-            Export { name: "disk".to_owned(), origin: OriginId(0), size_bytes: bytes, block_bytes, read_only: false };
+        let export = Export { block_bytes, ..Export::new("disk", OriginId(0), bytes) };
         Self {
             exports: vec![export],
             disk: vec![0; bytes as usize],

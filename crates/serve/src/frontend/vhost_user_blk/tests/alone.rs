@@ -15,7 +15,7 @@ use crate::frontend::{Core, Export, Frontend, TokenRange};
 
 /// A volume that is only named.
 pub(super) fn export(size_bytes: u64) -> Export {
-    Export { name: "data".to_owned(), origin: OriginId(0), size_bytes, block_bytes: 512, read_only: false }
+    Export::new("data", OriginId(0), size_bytes)
 }
 
 /// A pump that answers nothing by itself.
@@ -68,7 +68,7 @@ impl Alone {
     pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("guest");
-        let mut front = VhostUserBlk::bind(&path, None, false).unwrap();
+        let mut front = VhostUserBlk::bind(&path, OriginId(0), false).unwrap();
         let poll = Poll::new().unwrap();
         let tokens = TokenRange { first: 0, count: front.tokens_max() };
         front.register(poll.registry(), tokens).unwrap();

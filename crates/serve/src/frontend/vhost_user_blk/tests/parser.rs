@@ -31,7 +31,7 @@ fn guest() -> Guest {
 }
 
 fn export(read_only: bool) -> Export {
-    Export { name: "data".to_owned(), origin: OriginId(0), size_bytes: 1 << 20, block_bytes: 512, read_only }
+    Export { read_only, ..Export::new("data", OriginId(0), 1 << 20) }
 }
 
 /// Numbers where things break: small, at the ends of memory, and anything.

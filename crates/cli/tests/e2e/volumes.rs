@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The volumes of a cache: what each does, and what operators change about them.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use flashfront_serve::frontend::nbd::{Client, Listen, connect};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::fuse::skip_without_fuse;
+use crate::harness::{Daemon, MIB, Volume, flashfront, must, output, show};
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("no JSON, {error}: {text}"))
+}
+
+#[test]
+fn what_a_volume_does_is_told_by_list_show_and_top() {
+    let mut volume = Volume::served(64, 64, "writeback");
+    let mut client = volume.connect();
+    client.write_at(0, &[1; 1 << 20], true).expect("the volume can be written");
+    let mut bytes = vec![0; 1 << 20];
+    client.read_at(0, &mut bytes).expect("the volume can be read");
+
+    let listed = json(&must(volume.ask_two(["volume", "list"]).arg("--json")));
+    let one = &listed.as_array().expect("a list")[0];
+    let mode = (&one["name"], &one["mode"], &one["id"]);
+    assert_eq!(mode, (&"data".into(), &"writeback".into(), &0.into()), "{listed}");
+    assert_eq!(one["blocks_cached"], 256, "{listed}");
+    assert_eq!(one["size_bytes"], 64 << 20, "{listed}");
+    assert_eq!(one["origin_path"], volume.origin.display().to_string(), "{listed}");
+    assert_eq!(one["uris"].as_array().map(Vec::len), Some(1), "{listed}");
+
+    let shown = json(&must(volume.ask_two(["volume", "show"]).args(["data", "--json"])));
+    for recent in [&shown["recent"]["minute"], &shown["recent"]["hour"], &shown["recent"]["day"]] {
+        assert_eq!((&recent["hit_bytes"], &recent["written_bytes"]), (&(1 << 20).into(), &(1 << 20).into()), "{shown}");
+        assert_eq!((&recent["miss_requests"], &recent["evicted_blocks"]), (&0.into(), &0.into()), "{shown}");
+        assert!(recent["latency_us"]["hit"]["p99"].as_f64() > Some(0.0), "{shown}");
+    }
+    assert_eq!(shown["flash_written_bytes"], 1 << 20, "{shown}");
+    assert_eq!(volume.status()["recent"]["hour"]["hit_bytes"], 1 << 20, "of all volumes");
+    let text = must(volume.ask_two(["volume", "show"]).arg("data"));
+    assert!(text.contains("1.00 MiB since the start; of the last day's of all volumes 100.0 %"), "{text}");
+
+    let top = json(&must(volume.ask("top").args(["--once", "--json"])));
+    let row = &top["volumes"][0];
+    assert_eq!((&row["name"], &row["gain"]), (&"data".into(), &1.0.into()), "{top}");
+    assert_eq!(top["all"]["cached_bytes"], 1 << 20, "{top}");
+    let text = must(volume.ask("top").args(["--once", "--sort", "gain"]));
+    assert!(text.lines().count() == 3 && text.contains("\ndata "), "{text}");
+
+    must(volume.ask_two(["volume", "set"]).args(["data", "--mode", "writethrough"]));
+    assert_eq!(volume.status()["volumes"][0]["mode"], "writethrough");
+    let unknown = output(volume.ask_two(["volume", "show"]).arg("dato"));
+    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(
+        unknown.status.code() == Some(2) && said.contains("no volume `dato`; there are: data"),
+        "{}",
+        show(&unknown)
+    );
+    drop(client);
+    volume.stop();
+}
+
+/// A connection to a volume by its name.
+fn connect_to(volume: &Volume, name: &str) -> Client {
+    let connected = connect(&Listen::Unix(volume.socket.clone()), name, true);
+    connected.unwrap_or_else(|error| panic!("{name}: {error}\n{}", volume.stderr()))
+}
+
+/// Each MiB of a volume holds its own byte.
+fn fill(client: &mut Client, seed: u8) {
+    for nth in 0..MIBS {
+        let bytes = vec![seed ^ nth as u8; MIB as usize];
+        client.write_at(nth * MIB, &bytes, nth + 1 == MIBS).expect("the volume can be written");
+    }
+}
+
+fn assert_filled(client: &mut Client, seed: u8) {
+    let mut bytes = vec![0; MIB as usize];
+    for nth in 0..MIBS {
+        client.read_at(nth * MIB, &mut bytes).expect("the volume can be read");
+        assert!(bytes.iter().all(|byte| *byte == seed ^ nth as u8), "the MiB at {nth} differs");
+    }
+}
+
+const MIBS: u64 = 8;
+
+/// Waits until the daemon has noticed that the last client of a volume has gone.
+#[track_caller]
+fn wait_for_no_clients(volume: &Volume, name: &str) {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let status = volume.status();
+        let of = |it: &&Value| it["name"] == name;
+        let clients =
+            status["volumes"].as_array().and_then(|all| all.iter().find(of)).expect("it is there")["clients"].clone();
+        if clients == 0 {
+            return;
+        }
+        assert!(Instant::now() < end, "{clients} clients are still there");
+        std::thread::sleep(Duration::from_millis(20)); // pacing: a poll of the status
+    }
+}
+
+/// A change that must be refused with these words, and exit code 1.
+#[track_caller]
+fn refused(volume: &Volume, args: &[&str], words: &str) {
+    let output = output(volume.ask_two(["volume", args[0]]).args(&args[1..]));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains(words), "{args:?}, {words:?}: {}", show(&output));
+}
+
+#[test]
+fn volumes_come_and_go_while_clients_are_served() {
+    let mut volume = Volume::served(64, 64, "writeback");
+    let second = volume.place.sparse("second.img", 64 * MIB);
+    let path = |path: &Path| path.display().to_string();
+    let mut data = volume.connect();
+    fill(&mut data, 1);
+    let add = ["--name", "home", "--origin", &path(&second), "--json"];
+    assert_eq!(json(&must(volume.ask_two(["volume", "add"]).args(add)))["done"], true);
+    let mut home = connect_to(&volume, "home");
+    fill(&mut home, 2);
+
+    let alias = volume.place.file("alias.img");
+    std::os::unix::fs::symlink(&second, &alias).expect("a link can be made");
+    let (alias, second_path) = (path(&alias), path(&second));
+    refused(&volume, &["add", "--name", "home", "--origin", &alias], "there is a volume `home` already");
+    refused(&volume, &["add", "--name", "more", "--origin", &alias], "the origin of `home`");
+    refused(&volume, &["add", "--name", "more", "--origin", &path(&volume.cache)], "a cache device");
+    refused(&volume, &["add", "--name", "a/b", "--origin", &second_path], "the volume name `a/b` can't be used");
+    refused(&volume, &["add", "--name", "more", "--origin", "/nowhere"], "/nowhere");
+    refused(&volume, &["rename", "home", "data"], "there is a volume `data` already");
+    refused(&volume, &["rename", "hone", "house"], "no volume `hone`; there are: data, home");
+    refused(&volume, &["remove", "home", "--destage"], "volume `home` has 1 client");
+    must(volume.ask_two(["volume", "rename"]).args(["home", "house"]));
+    assert_filled(&mut home, 2);
+    drop(home);
+
+    // The origins take nothing, so that what is written stays dirty. The second one is not named:
+    // the cache knows where it is.
+    volume.kill9();
+    volume.options = vec!["--inject", "origin:nospace,op=write"];
+    volume.start_several();
+    assert_filled(&mut connect_to(&volume, "data"), 1);
+    fill(&mut connect_to(&volume, "house"), 3);
+    wait_for_no_clients(&volume, "house");
+    refused(&volume, &["remove", "house"], "2048 dirty blocks (8 MiB) that its origin lacks");
+
+    volume.kill9();
+    volume.options.clear();
+    volume.start_several();
+    assert_filled(&mut connect_to(&volume, "house"), 3);
+    assert_filled(&mut connect_to(&volume, "data"), 1);
+    wait_for_no_clients(&volume, "house");
+    must(volume.ask_two(["volume", "set"]).args(["house", "--read-only"]));
+    let mut house = connect_to(&volume, "house");
+    assert!(house.info().read_only() && house.write_at(0, &[0; 4096], false).is_err(), "it is read-only");
+    drop(house);
+    wait_for_no_clients(&volume, "house");
+    assert_eq!(json(&must(volume.ask_two(["volume", "remove"]).args(["house", "--destage", "--json"])))["done"], true);
+    let gone = connect(&Listen::Unix(volume.socket.clone()), "house", true);
+    assert!(gone.is_err(), "it is not on offer any more");
+    let bytes = std::fs::read(&second).expect("the origin can be read");
+    assert!((0..MIBS as usize).all(|nth| bytes[nth * MIB as usize] == 3 ^ nth as u8), "the origin is complete");
+    refused(&volume, &["remove", "data", "--destage"], "the only volume of the cache");
+    assert_filled(&mut connect_to(&volume, "data"), 1);
+    volume.stop();
+    volume.assert_sound();
+    let listed = json(&must(flashfront().args(["volume", "list", "--json", "--cache"]).arg(&volume.cache)));
+    let names: Vec<&Value> = listed.as_array().expect("a list").iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["data"], "of the stopped cache");
+}
+
+/// The file, the folder of FUSE and the sockets of vhost-user-blk follow the volumes.
+#[test]
+fn a_volume_of_the_file_is_added_and_shows_everywhere() {
+    if skip_without_fuse() {
+        return;
+    }
+    let volume = Volume::new(64, 64);
+    must(volume.format().args(["--name", "root"]));
+    let (file, folder) = (volume.place.file("config.toml"), volume.place.socket("files"));
+    std::fs::create_dir(&folder).expect("a folder can be made");
+    let origin = volume.place.sparse("second.img", 64 * MIB);
+    let guests = volume.place.socket("{volume}.guest");
+    let text = format!(
+        "cache = {:?}\ncontrol = {:?}\nstate = {:?}\n[[listen]]\nfuse = {folder:?}\n[[listen]]\nvhost_user_blk = \"unix:{}\"\n",
+        volume.cache,
+        volume.control,
+        volume.place.file("state"),
+        guests.display()
+    );
+    std::fs::write(&file, &text).expect("the folder is ours");
+    let mut serve = flashfront();
+    let daemon = Daemon::spawn(serve.arg("serve").arg("--config").arg(&file), &volume.log);
+    daemon.ready();
+    let home = format!("[[volume]]\nname = \"home\"\norigin = {origin:?}\nmode = \"writethrough\"\n");
+    std::fs::write(&file, text.clone() + &home).expect("the folder is ours");
+    daemon.signal(Signal::HUP);
+    daemon.says("volume home: added");
+    assert_eq!(std::fs::metadata(folder.join("home")).expect("it is shown").len(), 64 * MIB);
+    assert!(volume.place.socket("home.guest").exists() && volume.place.socket("root.guest").exists());
+    let shown = File::options().write(true).open(folder.join("home")).expect("the file can be opened");
+    shown.write_all_at(&[7; 4096], 0).expect("the file can be written");
+    drop(shown);
+    let first = std::fs::read(&origin).expect("the origin can be read")[0];
+    assert_eq!(first, 7, "in writethrough the origin has it");
+    std::fs::write(&file, &text).expect("the folder is ours");
+    daemon.signal(Signal::HUP);
+    daemon.says("home, which the file does not name, stay as they are");
+    must(volume.ask_two(["volume", "rename"]).args(["home", "house"]));
+    assert!(folder.join("house").exists() && !folder.join("home").exists());
+    wait_for_no_clients(&volume, "house");
+    must(volume.ask_two(["volume", "remove"]).arg("house"));
+    assert!(!folder.join("house").exists());
+    std::fs::write(&file, text + &home.replace("home", "hone")).expect("the folder is ours");
+    daemon.stop();
+    let refused = output(flashfront().arg("serve").arg("--config").arg(&file));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("the cache has no volume `hone`"), "{}", show(&refused));
+}

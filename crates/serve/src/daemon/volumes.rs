@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Volumes that come, go and change while the daemon serves: `flashfront volume`.
+//!
+//! The engine makes each change durable in the table of volumes. What can be refused is refused
+//! before: names, origins that are in use, clients of a volume that is to go. Front-ends of a new
+//! volume listen before the engine hears of it, so that an address that can't be had changes
+//! nothing. One change is under way at a time; the others wait in a queue.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::TryRecvError;
+
+use flashfront_device::real::{DeviceFile, is_uri};
+use flashfront_engine::{Control, DeviceId, DirtyOnRemove, Input, OriginId, VolumeChange, VolumeError};
+
+use super::error::failed;
+use super::open::{listen_for, patient};
+use super::{Daemon, changes, link};
+use crate::config::{ConfigError, Listener, Volume, name_is_usable};
+use crate::control::Response;
+use crate::frontend::Export;
+
+mod error;
+mod open;
+pub(super) mod orders;
+
+use error::VolumesError;
+use open::{Known, Opened};
+use orders::{Asked, Coming, Opening, Order, Reply, Wanted, What};
+
+impl Daemon {
+    /// Goes on with what is wanted.
+    pub(super) fn change_volumes(&mut self) {
+        if let Some(opening) = self.volumes.opening.take() {
+            match opening.opened.try_recv() {
+                Err(TryRecvError::Empty) => self.volumes.opening = Some(opening),
+                Err(TryRecvError::Disconnected) => answer(&opening.reply, &Err(VolumesError::Panicked)),
+                Ok(opened) => {
+                    let added = opened.and_then(|opened| self.add_opened(opened, &opening.reply));
+                    refuse(&opening.wanted.name, &opening.reply, added);
+                }
+            }
+        }
+        while !self.volumes.is_busy()
+            && let Some((order, reply)) = self.volumes.queue.pop_front()
+        {
+            let (name, begun) = match order {
+                Order::Add(wanted) => (wanted.name.clone(), self.begin_adding(wanted, &reply)),
+                Order::Remove { name, dirty, disconnect } => {
+                    let begun = self.begin_removing(&name, dirty, disconnect, &reply);
+                    (name, begun)
+                }
+                Order::Rename { name, to } => {
+                    let begun = self.begin_renaming(&name, to, &reply);
+                    (name, begun)
+                }
+                Order::SetReadOnly { name, read_only } => {
+                    let begun = self.begin_setting(&name, read_only, &reply);
+                    (name, begun)
+                }
+            };
+            refuse(&name, &reply, begun);
+        }
+    }
+
+    /// Whether volumes can be changed at all.
+    fn may_change(&self) -> Result<(), VolumesError> {
+        if self.config.without_cache {
+            return Err(VolumesError::WithoutCache);
+        }
+        if self.ready.is_none() {
+            return Err(VolumesError::Opening);
+        }
+        Ok(())
+    }
+
+    fn place_of(&self, name: &str) -> Result<usize, VolumesError> {
+        let volumes = &self.config.volumes;
+        volumes.iter().position(|volume| volume.name == name).ok_or_else(|| {
+            let known: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
+            VolumesError::Unknown { name: name.to_owned(), known: known.join(", ") }
+        })
+    }
+
+    /// Refuses a name that clients couldn't ask for, or that another volume has.
+    fn check_name(&self, name: &str) -> Result<(), VolumesError> {
+        if !name_is_usable(name) {
+            return Err(VolumesError::Name(ConfigError::BadName(name.to_owned())));
+        }
+        let is_in_a_path = |listener: &Listener| match listener {
+            Listener::Fuse(_) => true,
+            Listener::VhostUserBlk { path, .. } => Listener::is_of_each(path),
+            Listener::Nbd(_) | Listener::Ublk(_) => false,
+        };
+        if self.config.listeners.iter().any(is_in_a_path) && [".", ".."].contains(&name) {
+            return Err(VolumesError::Name(ConfigError::NoFileName(name.to_owned())));
+        }
+        match self.place_of(name) {
+            Ok(_) => Err(VolumesError::NameTaken(name.to_owned())),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn begin_adding(&mut self, wanted: Wanted, reply: &Reply) -> Result<(), VolumesError> {
+        self.may_change()?;
+        if self.config.disposable_cache.is_some() {
+            return Err(VolumesError::Disposable);
+        }
+        self.check_name(&wanted.name)?;
+        if wanted.origin.is_relative() && !is_uri(&wanted.origin) {
+            return Err(VolumesError::Relative(wanted.origin));
+        }
+        let superblock = self.pump.engine().superblock();
+        let Some(table) = &superblock.table else {
+            return Err(VolumesError::Engine { name: wanted.name, error: VolumeError::NeedsVersion2 });
+        };
+        let known = Known {
+            used: self.used(),
+            state: self.config.state.clone(),
+            uuid: superblock.uuid,
+            epoch: superblock.epoch,
+            id: OriginId(table.next_id),
+            timeout: self.config.timeout_of_origin(&Volume::new(&wanted.name, wanted.origin.clone())),
+        };
+        let opened = open::begin(&wanted, known, &self.stop)?;
+        self.volumes.opening = Some(Opening { wanted, opened, reply: reply.clone() });
+        Ok(())
+    }
+
+    /// The devices in use, and what each is.
+    fn used(&self) -> Vec<(PathBuf, String)> {
+        let members = [0, 1].into_iter().filter_map(|number| self.held.member(number));
+        let members = members.map(|file| (file.path().to_owned(), "a cache device".to_owned()));
+        let origins = self.config.volumes.iter().zip(self.held.origins());
+        let origins =
+            origins.map(|(volume, file)| (file.path().to_owned(), format!("the origin of `{}`", volume.name)));
+        members.chain(origins).collect()
+    }
+
+    /// The origin is open: has the engine add the volume.
+    fn add_opened(&mut self, opened: Opened, reply: &Reply) -> Result<(), VolumesError> {
+        let Opened { file, volume: new, watch } = opened;
+        // Things may have changed since.
+        self.may_change()?;
+        let table = self.pump.engine().superblock().table.as_ref();
+        let id = OriginId(table.map_or(0, |table| table.next_id));
+        let mut volume = Volume::new(&new.name, file.path().to_owned());
+        volume.id = id;
+        let export = Export {
+            read_only: new.read_only,
+            discard_zeroes: file.discard_zeroes(),
+            ..Export::new(&new.name, id, new.size_bytes)
+        };
+        let frontends = listen_for(&self.config, &volume, &export).map_err(VolumesError::Serve)?;
+        if let Some(notice) = file.notice() {
+            tracing::warn!("{notice}");
+        }
+        let file = Arc::new(file);
+        let device = self.pump.devices().reactor().attach(Arc::clone(&file));
+        let mut device = patient(Box::new(device), self.config.timeout_of_origin(&volume), file.places());
+        if let Some(watch) = watch {
+            let (name, stop) = (file.path().display().to_string(), self.stop.clone());
+            let watched = watch.around(device, name, move || stop.wake());
+            device = Box::new(watched.map_err(failed("starting a thread")).map_err(VolumesError::Serve)?);
+        }
+        let coming = Coming { volume, file, device, export, frontends };
+        self.ask(VolumeChange::Add(new), What::Add(Box::new(coming)), reply);
+        Ok(())
+    }
+
+    fn begin_removing(
+        &mut self,
+        name: &str,
+        dirty: DirtyOnRemove,
+        disconnect: bool,
+        reply: &Reply,
+    ) -> Result<(), VolumesError> {
+        self.may_change()?;
+        let at = self.place_of(name)?;
+        if self.config.volumes.len() == 1 {
+            return Err(VolumesError::Last(name.to_owned()));
+        }
+        let id = self.config.volumes[at].id;
+        let status = self.pump.engine().status();
+        let blocks = status.origins.iter().find(|it| it.id == id).map_or(0, |it| it.blocks_dirty);
+        if dirty == DirtyOnRemove::Refuse && blocks > 0 {
+            return Err(VolumesError::Dirty { name: name.to_owned(), blocks });
+        }
+        let export = self.pump.exports().iter().find(|export| export.origin == id).cloned();
+        if let Some(export) = &export {
+            // Nobody comes in any more while the clients are counted.
+            export.guests.close(true);
+            let clients = self.pump.users_of(export);
+            if clients > 0 && !disconnect {
+                export.guests.close(false);
+                return Err(VolumesError::Clients { name: name.to_owned(), clients });
+            }
+        }
+        let exports = self.pump.exports().iter().filter(|export| export.origin != id).cloned().collect();
+        self.pump.set_exports(exports);
+        let begun = dirty == DirtyOnRemove::Destage && blocks > 0;
+        // To destage may take longer than an operator's program waits; `status` shows the rest.
+        let reply = if begun { &None } else { reply };
+        self.ask(VolumeChange::Remove { origin: id, dirty }, What::Remove { id, export }, reply);
+        Ok(())
+    }
+
+    fn begin_renaming(&mut self, name: &str, to: String, reply: &Reply) -> Result<(), VolumesError> {
+        self.may_change()?;
+        let id = self.config.volumes[self.place_of(name)?].id;
+        self.check_name(&to)?;
+        self.ask(VolumeChange::Rename { origin: id, name: to.clone() }, What::Rename { id, to }, reply);
+        Ok(())
+    }
+
+    fn begin_setting(&mut self, name: &str, read_only: bool, reply: &Reply) -> Result<(), VolumesError> {
+        self.may_change()?;
+        let id = self.config.volumes[self.place_of(name)?].id;
+        self.ask(VolumeChange::SetReadOnly { origin: id, read_only }, What::SetReadOnly { id, read_only }, reply);
+        Ok(())
+    }
+
+    fn ask(&mut self, change: VolumeChange, what: What, reply: &Reply) {
+        self.volumes.tickets += 1;
+        let ticket = self.volumes.tickets;
+        self.volumes.asked = Some(Asked { ticket, what, reply: reply.clone() });
+        self.pump.apply(Input::Control(Control::Volume { ticket, change: Box::new(change) }));
+    }
+
+    /// The change that was asked for is durable.
+    pub(super) fn volume_changed(&mut self, ticket: u64) {
+        let Some(Asked { what, reply, .. }) = self.volumes.asked.take_if(|asked| asked.ticket == ticket) else {
+            return;
+        };
+        let done = match what {
+            What::Add(coming) => self.added(*coming),
+            What::Remove { id, .. } => {
+                self.removed(id);
+                Ok(())
+            }
+            What::Rename { id, to } => {
+                self.renamed(id, to);
+                Ok(())
+            }
+            What::SetReadOnly { id, read_only } => {
+                self.set_read_only(id, read_only);
+                Ok(())
+            }
+        };
+        answer(&reply, &done);
+        self.change_volumes();
+    }
+
+    /// The change that was asked for was refused.
+    pub(super) fn volume_refused(&mut self, ticket: u64, error: VolumeError) {
+        let Some(Asked { what, reply, .. }) = self.volumes.asked.take_if(|asked| asked.ticket == ticket) else {
+            return;
+        };
+        let id = match &what {
+            What::Add(coming) => coming.volume.id,
+            What::Remove { id, .. } | What::Rename { id, .. } | What::SetReadOnly { id, .. } => *id,
+        };
+        let name = match &what {
+            What::Add(coming) => coming.volume.name.clone(),
+            _ => self.config.volume(id).map_or_else(String::new, |volume| volume.name.clone()),
+        };
+        if let What::Remove { export: Some(export), .. } = what {
+            self.offer_again(export);
+        }
+        let error = match error {
+            VolumeError::Dirty { blocks } => VolumesError::Dirty { name: name.clone(), blocks },
+            error => VolumesError::Engine { name: name.clone(), error },
+        };
+        refuse(&name, &reply, Err(error));
+        self.change_volumes();
+    }
+
+    /// Serves a volume that the cache has from now on.
+    fn added(&mut self, coming: Coming) -> Result<(), VolumesError> {
+        let Coming { volume, file, device, export, frontends } = coming;
+        let superblock = self.pump.engine().superblock().clone();
+        changes::remember_served(&self.config, std::slice::from_ref(&file), &superblock);
+        if let Some(record) = superblock.origins.iter().find(|record| record.id == volume.id) {
+            link::look_after_origin(&self.config, &file, record, Some(&superblock));
+        }
+        self.pump.devices_mut().attach(DeviceId::Origin(volume.id), device);
+        self.held.put_origin(volume.id, file);
+        tracing::info!("volume {}: added by the operator, with the origin {}", volume.name, volume.origin.display());
+        self.config.volumes.push(volume);
+        let exports = self.pump.exports().iter().chain([&export]).cloned().collect();
+        self.pump.set_exports(exports);
+        let mut listening = Ok(());
+        for frontend in frontends {
+            let added = self.pump.add_frontend(frontend).map_err(failed("epoll"));
+            listening = listening.and(added.map_err(VolumesError::Serve));
+        }
+        self.uris.push(self.pump.uris_of(&export));
+        listening
+    }
+
+    /// Lets go of a volume that the cache has no more.
+    fn removed(&mut self, id: OriginId) {
+        let Some(at) = self.config.volumes.iter().position(|volume| volume.id == id) else { return };
+        let volume = self.config.volumes.remove(at);
+        self.uris.remove(at);
+        self.pump.end_frontends_of(id);
+        self.pump.forget(id);
+        close(self.held.take_origin(id));
+        tracing::info!(
+            "volume {}: removed by the operator; {} is complete without the cache",
+            volume.name,
+            volume.origin.display()
+        );
+    }
+
+    fn renamed(&mut self, id: OriginId, to: String) {
+        let Some(at) = self.config.volumes.iter().position(|volume| volume.id == id) else { return };
+        let before = std::mem::replace(&mut self.config.volumes[at].name, to.clone());
+        tracing::info!("volume {before}: renamed by the operator to {to}");
+        self.change_export(id, |export| export.name.clone_from(&to));
+        let export = self.pump.exports().iter().find(|export| export.origin == id).cloned();
+        if let Some(export) = export {
+            self.uris[at] = self.pump.uris_of(&export);
+        }
+    }
+
+    fn set_read_only(&mut self, id: OriginId, read_only: bool) {
+        let name = self.config.volume(id).map_or("?", |volume| volume.name.as_str());
+        tracing::info!("volume {name}: set by the operator: read-only {read_only}");
+        self.change_export(id, |export| export.read_only = read_only);
+    }
+
+    fn change_export(&mut self, id: OriginId, change: impl Fn(&mut Export)) {
+        let mut exports = self.pump.exports().to_vec();
+        exports.iter_mut().filter(|export| export.origin == id).for_each(change);
+        self.pump.set_exports(exports);
+    }
+
+    /// A volume that was to be removed stays.
+    fn offer_again(&mut self, export: Export) {
+        export.guests.close(false);
+        let mut exports = self.pump.exports().to_vec();
+        exports.insert(exports.partition_point(|other| other.origin < export.origin), export);
+        self.pump.set_exports(exports);
+    }
+}
+
+/// Closes a device by a thread: on some file systems a close waits for an answer.
+fn close(file: Option<Arc<DeviceFile>>) {
+    // Without a thread to be had the closure, and the file in it, is dropped here.
+    let _ = std::thread::Builder::new().name("close".to_owned()).spawn(move || drop(file));
+}
+
+/// Tells of a change that was refused.
+fn refuse(name: &str, reply: &Reply, done: Result<(), VolumesError>) {
+    if let Err(error) = &done {
+        tracing::warn!("volume {name}: not changed: {error}");
+        answer(reply, &done);
+    }
+}
+
+fn answer(to: &Reply, done: &Result<(), VolumesError>) {
+    let response = match done {
+        Ok(()) => Response::Done,
+        Err(error) => Response::Error { message: error.to_string() },
+    };
+    // A client that has gone is no error.
+    let _ = to.as_ref().map(|to| to.send(response));
+}

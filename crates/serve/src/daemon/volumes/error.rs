@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Why a change of the volumes is refused. Nothing has changed then.
+
+use std::io;
+use std::path::PathBuf;
+
+use flashfront_device::real::OpenError;
+use flashfront_engine::{BLOCK_BYTES, VolumeError};
+
+use super::super::error::ServeError;
+use crate::config::{ConfigError, Size};
+use crate::report::counted;
+use crate::stale::ChangeError;
+
+/// Why the volumes stay as they are.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::daemon) enum VolumesError {
+    #[error(
+        "the origins are served without a cache, whose volumes could be changed; stop, and serve them with the cache"
+    )]
+    WithoutCache,
+    #[error("a disposable cache is made for one volume; serve each further one with a cache of its own")]
+    Disposable,
+    #[error("the cache is still being replayed; try again when it serves")]
+    Opening,
+    #[error("no volume `{name}`; there are: {known}")]
+    Unknown { name: String, known: String },
+    #[error("there is a volume `{0}` already; choose another name")]
+    NameTaken(String),
+    #[error(transparent)]
+    Name(ConfigError),
+    #[error("{path}: name the origin by its whole path, as the daemon may run in another folder", path = .0.display())]
+    Relative(PathBuf),
+    #[error(
+        "{path} is in use by this cache, as {used}, {role}{ways}; each volume needs an origin of its own",
+        path = path.display(), used = used.display()
+    )]
+    InUse { path: PathBuf, used: PathBuf, role: String, ways: String },
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Serve(ServeError),
+    #[error(transparent)]
+    State(#[from] ChangeError),
+    #[error("{path}: can't be read: {source}", path = path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("the thread that opens the origin can't be started: {0}")]
+    Thread(io::Error),
+    #[error("the origin was not opened, because of a bug; see the log")]
+    Panicked,
+    #[error(
+        "volume `{name}` has {}, who would lose it; let them go first, or say --disconnect",
+        counted(*clients as u64, "client")
+    )]
+    Clients { name: String, clients: usize },
+    #[error(
+        "`{0}` is the only volume of the cache; take the cache off with `flashfront detach`, or add another volume first"
+    )]
+    Last(String),
+    #[error(
+        "volume `{name}` has {} ({}) that its origin lacks; --destage writes them there first, --discard-dirty gives them up for ever",
+        counted(*blocks, "dirty block"), Size(blocks * BLOCK_BYTES)
+    )]
+    Dirty { name: String, blocks: u64 },
+    #[error("volume `{name}`: {error}")]
+    Engine { name: String, error: VolumeError },
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Opens the origin of a volume that is to be added. A device may take its time, so a thread of its
+//! own does that, and clients notice nothing.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use flashfront_device::real::{Access, DeviceFile, watched};
+use flashfront_engine::format::OriginRecord;
+use flashfront_engine::{NewVolume, OriginId};
+
+use super::super::members;
+use super::super::stop::StopHandle;
+use super::error::VolumesError;
+use super::orders::Wanted;
+use crate::daemon::whole::whole;
+use crate::offline::uuid_text;
+use crate::stale::{self, How, Watch};
+use crate::storage;
+
+/// What the thread must know of the daemon.
+pub(super) struct Known {
+    /// Devices in use, and what each is.
+    pub(super) used: Vec<(PathBuf, String)>,
+    pub(super) state: Option<PathBuf>,
+    pub(super) uuid: [u8; 16],
+    pub(super) epoch: u64,
+    /// The id that the new volume gets.
+    pub(super) id: OriginId,
+    /// How long the device may take to answer.
+    pub(super) timeout: Option<Duration>,
+}
+
+/// An open origin, and what the cache is to know of it.
+pub(super) struct Opened {
+    pub(super) file: DeviceFile,
+    pub(super) volume: NewVolume,
+    pub(super) watch: Option<Watch>,
+}
+
+/// Begins to open the origin.
+pub(super) fn begin(
+    wanted: &Wanted,
+    known: Known,
+    stop: &StopHandle,
+) -> Result<Receiver<Result<Opened, VolumesError>>, VolumesError> {
+    let (sender, opened) = mpsc::channel();
+    let (wanted, stop) = (wanted.clone(), stop.clone());
+    let thread = move || {
+        let limit = known.timeout;
+        let opened = watched(|_| limit, move || open(&wanted, &known));
+        let opened = opened.unwrap_or_else(|silent| Err(VolumesError::Serve(silent.into())));
+        // A daemon that has ended meanwhile doesn't need it.
+        let _ = sender.send(opened);
+        stop.wake();
+    };
+    std::thread::Builder::new().name("volume".to_owned()).spawn(thread).map_err(VolumesError::Thread)?;
+    Ok(opened)
+}
+
+fn open(wanted: &Wanted, known: &Known) -> Result<Opened, VolumesError> {
+    let path = &wanted.origin;
+    // Before the lock, which would only say "busy".
+    for (used, role) in &known.used {
+        if let Some(shared) = storage::shared(path, used) {
+            let (ways, role) = (storage::in_brackets(&shared), role.clone());
+            return Err(VolumesError::InUse { path: path.clone(), used: used.clone(), role, ways });
+        }
+    }
+    let file = DeviceFile::open(path, Access::Exclusive)?;
+    members::refuse_cache(&file).map_err(VolumesError::Serve)?;
+    let mut record = OriginRecord::default();
+    let unread = |source| VolumesError::Read { path: path.clone(), source };
+    stale::record(&file, &mut record).map_err(unread)?;
+    leave_others(&file, known)?;
+    let watch = Watch::begin(known.state.as_deref(), &file, known.id, known.uuid, known.epoch);
+    let watch = watch.map_err(|error| {
+        tracing::warn!(
+            "{}: can't record samples of it in the state folder ({error}); should the daemon die, only what the cache has of it can be compared",
+            path.display()
+        );
+    });
+    let volume = NewVolume {
+        name: wanted.name.clone(),
+        identity: record.identity,
+        origin_path: whole(&file),
+        size_bytes: file.geometry().size_bytes,
+        block_bytes: file.geometry().logical_block_bytes,
+        mode: wanted.mode,
+        read_only: wanted.read_only,
+        fingerprint: record.fingerprint,
+        changed_ns: record.changed_ns,
+        ..NewVolume::default()
+    };
+    Ok(Opened { file, volume, watch: watch.ok() })
+}
+
+/// Makes durable that each other cache of this origin is older from now on.
+fn leave_others(file: &DeviceFile, known: &Known) -> Result<(), VolumesError> {
+    let (state, uuid) = (known.state.as_deref(), uuid_text(&known.uuid));
+    if stale::served_by(state, file)?.is_some_and(|it| it.cache != uuid) {
+        // This cache holds nothing of it.
+        let remembered = stale::remember(state, file, How::ServedWithAnotherCache, vec![uuid]);
+        let unremembered =
+            super::super::changes::unremembered(file, "is newer than the cache that it was served with before");
+        remembered.map_err(|error| VolumesError::Serve(unremembered(error)))?;
+    }
+    Ok(())
+}
