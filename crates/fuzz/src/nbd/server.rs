@@ -142,7 +142,7 @@ impl Server {
 
     /// Offers so many exports.
     pub(super) fn offer(&mut self, count: u16, block_bytes: u32, read_only: bool) {
-        let export = |nth| {
+        let export = |nth: u16| {
             let name = if nth == 0 { "disk".to_owned() } else { format!("disk{nth}") };
             Export { block_bytes, read_only, ..Export::new(&name, OriginId(nth.into()), EXPORT_BYTES) }
         };
