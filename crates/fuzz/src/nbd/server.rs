@@ -142,9 +142,9 @@ impl Server {
 
     /// Offers so many exports.
     pub(super) fn offer(&mut self, count: u16, block_bytes: u32, read_only: bool) {
-        let export = |nth: u16| {
+        let export = |nth: u32| {
             let name = if nth == 0 { "disk".to_owned() } else { format!("disk{nth}") };
-            Export { block_bytes, read_only, ..Export::new(&name, OriginId(nth.into()), EXPORT_BYTES) }
+            Export { block_bytes, read_only, ..Export::new(&name, OriginId(nth), EXPORT_BYTES) }
         };
         self.disk.exports = (0..u32::from(count)).map(export).collect();
     }
