@@ -2,7 +2,7 @@
 //! Arguments with a fixed list of values, which help and completion show.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use flashfront_engine::{Durability, Mode};
+use flashfront_engine::{Destage, Durability, Mode};
 
 /// A mode by its name.
 pub(crate) fn mode() -> impl TypedValueParser<Value = Mode> {
@@ -28,6 +28,18 @@ pub(crate) fn durability() -> impl TypedValueParser<Value = Durability> {
     };
     PossibleValuesParser::new(Durability::ALL.map(value))
         .map(|name| Durability::from_name(&name).expect("the parser accepts names of durabilities only"))
+}
+
+/// An order of destage by its name.
+pub(crate) fn destage() -> impl TypedValueParser<Value = Destage> {
+    let value = |destage: Destage| {
+        PossibleValue::new(destage.name()).help(match destage {
+            Destage::Free => "as a disk does it fastest; rewritten blocks are written once",
+            Destage::Ordered => "in the order of FLUSHes: a lost cache costs the last seconds, not the file system",
+        })
+    };
+    PossibleValuesParser::new(Destage::ALL.map(value))
+        .map(|name| Destage::from_name(&name).expect("the parser accepts names of orders only"))
 }
 
 /// The name of a policy.

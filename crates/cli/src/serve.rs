@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use flashfront_device::sim::Known;
-use flashfront_engine::{Durability, Mode};
+use flashfront_engine::{Destage, Durability, Mode};
 use flashfront_serve::config::{
     self, Age, Config, DirtyLimit, Disposable, FlashBudget, Listener, LogLevel, Size, TlsFiles, Volume, http_address,
 };
@@ -156,6 +156,10 @@ pub(crate) struct Serve {
     /// When a write in writeback mode is acknowledged [default: flush].
     #[arg(long, value_parser = choice::durability())]
     durability: Option<Durability>,
+    /// In which order dirty data goes to its origin. With `ordered` the origin alone is at every
+    /// moment what it was at an earlier FLUSH, as a disk after a power cut [default: free].
+    #[arg(long, value_parser = choice::destage())]
+    destage: Option<Destage>,
     /// Data should not stay dirty longer than this; from half of it on destage hurries [default:
     /// 10min].
     #[arg(long, value_name = "TIME")]
@@ -338,6 +342,7 @@ impl Serve {
         policy.sequential_bypass = self.sequential_bypass.unwrap_or(policy.sequential_bypass);
         policy.read_around = self.read_around.unwrap_or(policy.read_around);
         policy.durability = self.durability.unwrap_or(policy.durability);
+        policy.destage = self.destage.unwrap_or(policy.destage);
         policy.max_dirty_age = self.max_dirty_age.unwrap_or(policy.max_dirty_age);
         if let Some(name) = self.policy {
             policy.name = name;

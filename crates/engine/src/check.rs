@@ -4,6 +4,7 @@
 
 use alloc::vec;
 
+use crate::act::destage::versions::is_held;
 use crate::delta::Delta;
 use crate::facts::Facts;
 use crate::lanes::Lanes;
@@ -16,7 +17,7 @@ pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
     for lane in lanes.iter() {
         let (mut live_of, mut dirty_in) =
             (vec![0u32; lane.log.segments().len()], vec![0u32; lane.log.segments().len()]);
-        let (mut blocks, mut lane_dirty) = (0u64, 0u64);
+        let (mut blocks, mut lane_dirty, mut held) = (0u64, 0u64, 0u64);
         lane.store.index().for_each(|flat, found| {
             let segment = (found.slot / lane.log.segment_slots()) as usize;
             assert!(segment < live_of.len(), "{flat:?} lies outside the log");
@@ -31,6 +32,22 @@ pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
                 assert!(is_in, "{flat:?} is dirty but not in the dirty set");
             }
         });
+        for (flat, _, version) in lane.eras.iter().filter(|_| !lane.store.is_opening()).flat_map(|eras| eras.all()) {
+            if is_held(lane, flat, version.slot) {
+                let segment = (version.slot / lane.log.segment_slots()) as usize;
+                live_of[segment] += 1;
+                dirty_in[segment] += 1;
+                dirty_of[facts.origin_of(flat)] += 1;
+                held += 1;
+            }
+        }
+        if let Some(eras) = lane.eras.as_ref().filter(|_| !lane.store.is_opening()) {
+            lane.store.index().for_each(|flat, found| {
+                let newest = eras.newest(flat).is_some_and(|(_, version)| version.slot == found.slot);
+                let should = found.dirty && !lane.trouble.is_lost(flat);
+                assert_eq!(newest, should, "{flat:?} of {found:?} in the eras, lane {}", lane.id);
+            });
+        }
         assert_eq!(lane.store.index().len(), blocks, "lane {}: the index counts wrong", lane.id);
         let lane_in = if lane.store.is_opening() { 0 } else { lane_dirty };
         assert_eq!(lane.store.dirty(), lane_in, "lane {}: dirty set and index differ", lane.id);
@@ -63,7 +80,7 @@ pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
         lane.under_way.check(reads, |piece| lane.pieces.get(piece).is_some_and(|piece| piece.pending > 0));
         let reserved: u64 = lane.pieces.iter().map(|(_, piece)| u64::from(piece.reserved)).sum();
         assert!(reserved <= delta.reserved(), "more reserved than counted");
-        dirty += lane_dirty;
+        dirty += lane_dirty + held;
     }
     assert_eq!(delta.dirty(), dirty, "dirty blocks counted wrong");
     let mut lost_of = vec![0u64; facts.origins.len()];

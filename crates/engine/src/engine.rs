@@ -42,7 +42,7 @@ use crate::fact::memory::Memory;
 use crate::fact::open_error::OpenError;
 use crate::fact::options::Options;
 use crate::fact::status::{OriginStatus, Status};
-use crate::fact::types::{BLOCK_BYTES, Key, Time};
+use crate::fact::types::{BLOCK_BYTES, Destage, Key, Time};
 use crate::facts::Facts;
 use crate::format::Superblock;
 use crate::lane::Lane;
@@ -95,7 +95,7 @@ impl Engine {
         let delta = Delta::new(of_origins, members, budget);
         let facts = Facts {
             cache_tag: superblock.cache_tag(),
-            dirty_limit: clamp_dirty_limit(limit, capacity),
+            dirty_limit: clamp_dirty_limit(limit, capacity, options.destage),
             superblock,
             options,
             origins,
@@ -231,6 +231,7 @@ impl Engine {
             blocks_cached: origin.cached.get(),
             logged_blocks: origin.logged.get(),
             evicted_blocks: origin.evicted.get(),
+            unsent_flush_ns: origin.cuts.oldest_unsent().map(|since| self.coordinator.now.since_ns(since)),
             doubtful: origin.flush.is_doubtful(),
         });
         let budget = delta.budget.as_ref().map(|budget| budget.left(self.coordinator.now));
@@ -301,9 +302,11 @@ fn dirty_limits(capacity: u64) -> RangeInclusive<u64> {
     least..=(capacity - capacity / 8).max(least)
 }
 
-fn clamp_dirty_limit(blocks: u64, capacity: u64) -> u64 {
+fn clamp_dirty_limit(blocks: u64, capacity: u64, destage: Destage) -> u64 {
     let limits = dirty_limits(capacity);
-    blocks.clamp(*limits.start(), *limits.end())
+    // A checkpoint has room for so many versions that eras need, beside the dirty blocks.
+    let most = if destage == Destage::Ordered { capacity / 3 } else { *limits.end() };
+    blocks.clamp(*limits.start(), most.max(*limits.start()))
 }
 
 impl Coordinator {
@@ -322,7 +325,8 @@ impl Coordinator {
                 self.persist.tell(Told::Mode(id, mode));
             }
             Control::SetDirtyLimit { blocks } => {
-                let limit = clamp_dirty_limit(blocks, capacity_blocks(&turn.facts.superblock));
+                let limit =
+                    clamp_dirty_limit(blocks, capacity_blocks(&turn.facts.superblock), turn.facts.options.destage);
                 turn.change().dirty_limit = limit;
             }
             Control::SetSequentialBypass { bytes } => turn.change().options.sequential_bypass_bytes = bytes,

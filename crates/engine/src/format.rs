@@ -30,8 +30,8 @@ mod volumes;
 pub use block::NUMBER_MAX;
 use block::{BLOCK_LEN, block_crc};
 pub use checkpoint::{
-    CheckpointEntry, CheckpointHeader, decode_checkpoint_ages, decode_checkpoint_entries, encode_checkpoint_ages,
-    encode_checkpoint_entries,
+    CheckpointEntry, CheckpointHeader, EraEntry, decode_checkpoint_ages, decode_checkpoint_entries,
+    decode_checkpoint_eras, encode_checkpoint_ages, encode_checkpoint_entries, encode_checkpoint_eras,
 };
 pub use commit::{CommitHeader, Entry};
 pub use pairing::{Mirror, Pairing, PairingError, choose};
@@ -50,6 +50,8 @@ pub const VERSION: u32 = 2;
 pub const COMMIT_ENTRIES_MAX: usize = 252;
 /// Entries of one checkpoint block.
 pub const CHECKPOINT_ENTRIES_MAX: usize = 255;
+/// Versions that eras need of one checkpoint block.
+pub const CHECKPOINT_ERAS_MAX: usize = 170;
 /// Segment ages of one checkpoint block.
 pub const CHECKPOINT_AGES_MAX: usize = 510;
 /// The fewest segments of a lane: two for each stream, the reserve of "freed" entries, and some to
@@ -188,7 +190,8 @@ pub struct CheckpointMedia {
     checksum_bits: u8,
     reserved: u8,
     next_segments: [U32; STREAMS],
-    reserved2: [u8; BLOCK_LEN - 76],
+    eras_blocks: U32,
+    reserved2: [u8; BLOCK_LEN - 80],
 }
 
 /// A block of index entries of a checkpoint.
@@ -211,6 +214,27 @@ pub struct CheckpointEntryMedia {
     checksum: U32,
 }
 
+/// A block of versions that eras need, at the end of a checkpoint area.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+pub struct CheckpointErasMedia {
+    crc: U32,
+    count: U32,
+    generation: U64,
+    entries: [CheckpointEraMedia; CHECKPOINT_ERAS_MAX],
+}
+
+/// A version that an era needs. Without a slot: all before the era is on the origin.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+pub struct CheckpointEraMedia {
+    /// origin << 48 | block.
+    what: U64,
+    slot: U32,
+    checksum: U32,
+    era: U64,
+}
+
 /// A block of segment ages of a checkpoint: the last commit of each segment, 0 for none.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
@@ -228,6 +252,7 @@ const _: () = assert!(offset_of!(CommitMedia, entries) == 64);
 const _: () = assert!(size_of::<CheckpointMedia>() == BLOCK_LEN);
 const _: () = assert!(size_of::<CheckpointEntriesMedia>() == BLOCK_LEN);
 const _: () = assert!(size_of::<CheckpointAgesMedia>() == BLOCK_LEN);
+const _: () = assert!(size_of::<CheckpointErasMedia>() == BLOCK_LEN);
 
 /// The bits of a block's number. All origins together have at most 256 TiB.
 const BLOCK_BITS: u32 = 36;

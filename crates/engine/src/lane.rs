@@ -14,6 +14,7 @@ use slab::Slab;
 use crate::act::checkpoint::state::Checkpoint;
 use crate::act::commit::log::{Bytes, Log, Note};
 use crate::act::destage::state::Run;
+use crate::act::destage::versions::{forget_versions, note_version, version_found};
 use crate::act::detour::state::Detours;
 use crate::act::reclaim::state::Reclaim;
 use crate::act::recover::state::Recovery;
@@ -21,8 +22,10 @@ use crate::act::sync::state::Sync;
 use crate::cx::{Apart, Cx};
 use crate::fact::io::{DeviceError, RequestError};
 use crate::fact::open_error::OpenError;
+use crate::fact::types::Destage;
 use crate::facts::Facts;
 use crate::organ::down::{Covered, FlushWish};
+use crate::organ::eras::Eras;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::flying::LaneIo;
 use crate::organ::index::{Flat, Found};
@@ -54,6 +57,8 @@ pub(crate) struct Lane {
     pub(crate) id: usize,
     /// The blocks that it has.
     pub(crate) store: Store,
+    /// The versions that ordered destage needs, if destage is ordered.
+    pub(crate) eras: Option<Box<Eras>>,
     pub(crate) locks: Locks,
     pub(crate) neighbours: Neighbours,
     pub(crate) under_way: UnderWay,
@@ -105,6 +110,7 @@ impl Lane {
         Ok(Self {
             id,
             store: Store::new(keys, slots).ok_or(OpenError::KeySpaceTooLarge)?,
+            eras: (facts.options.destage == Destage::Ordered).then(Box::default),
             locks: Locks::default(),
             neighbours: Neighbours::default(),
             under_way: UnderWay::default(),
@@ -210,13 +216,16 @@ impl Lane {
         self.log.bytes_of(slot) == Bytes::OnDevice && !self.ram_front.holds(slot)
     }
 
-    /// Puts a block into the index at a new slot, with all that hangs on it.
-    pub(crate) fn map(&mut self, flat: Flat, found: Found, cx: &mut Cx<'_>) {
+    /// Puts a block into the index at a new slot, with all that hangs on it. `era`: the one that
+    /// needs this version, where destage is ordered.
+    pub(crate) fn map(&mut self, flat: Flat, found: Found, era: u64, cx: &mut Cx<'_>) {
         self.window.forget(flat, flat.next());
         let old = self.store.put(flat, found);
         let was_dirty = old.is_some_and(|old| old.dirty);
+        let held = self.eras.is_some() && note_version(self, flat, old, found, era, cx);
         match old {
-            Some(old) => self.left_slot(old),
+            Some(old) if !held => self.left_slot(old),
+            Some(_) => {}
             None => cx.of_origin(flat).cached.add(1),
         }
         // Of a mirror that came later nobody knows what was written before it did.
@@ -239,12 +248,15 @@ impl Lane {
         self.left_slot(old);
         cx.of_origin(flat).cached.sub(1);
         if old.dirty {
+            if self.eras.is_some() {
+                forget_versions(self, flat, old.slot, cx);
+            }
             self.not_dirty(flat, cx);
         }
     }
 
     /// A block is no longer in that slot.
-    fn left_slot(&mut self, old: Found) {
+    pub(crate) fn left_slot(&mut self, old: Found) {
         let slots = self.log.segment_slots();
         if let Some(live) = self.log.block_left(old.slot, old.dirty) {
             self.reclaim.sparse.fell(old.slot / slots, live, slots);
@@ -269,7 +281,10 @@ impl Lane {
     pub(crate) fn try_lost(&mut self, cx: &mut Cx<'_>) {
         let pieces = &self.pieces;
         let changing = |flat| has_piece(pieces, flat, |kind| kind != PieceKind::Read);
-        self.trouble.try_lost(changing).into_iter().for_each(|flat| cx.count_found(flat));
+        for flat in self.trouble.try_lost(changing) {
+            cx.count_found(flat);
+            version_found(self, flat, cx);
+        }
     }
 
     /// Forgets clean blocks of the segments that are asked for.
@@ -346,7 +361,7 @@ impl Lane {
         self.not_dirty(flat, cx);
     }
 
-    fn count_dirty(&mut self, flat: Flat, change: i64, cx: &mut Cx<'_>) {
+    pub(crate) fn count_dirty(&mut self, flat: Flat, change: i64, cx: &mut Cx<'_>) {
         cx.delta.count_dirty(cx.facts.origin_of(flat), change);
     }
 
@@ -368,6 +383,7 @@ impl Lane {
     /// Memory of the lane's tables.
     pub(crate) fn table_bytes(&self) -> u64 {
         self.store.bytes()
+            + self.eras.as_ref().map_or(0, |eras| eras.bytes())
             + self.policy.bytes()
             + self.log.bytes()
             + self.reclaim.sparse.bytes()

@@ -255,7 +255,8 @@ impl Lane {
             Waiter::Replaced(piece) => replaced(self, piece, result, cx),
             Waiter::Freed(segment) if result.is_ok() => freed_durable(self, segment, cx),
             Waiter::Dropped(flat) if result.is_ok() => self.trouble.recorded(flat),
-            Waiter::Freed(_) | Waiter::Dropped(_) => {}
+            Waiter::Sent(origin) if result.is_ok() => cx.delta.tell(Up::SentRecorded { origin }),
+            Waiter::Freed(_) | Waiter::Dropped(_) | Waiter::Sent(_) => {}
             Waiter::Run(run) => write_run(self, run, cx),
         }
     }

@@ -149,7 +149,7 @@ impl Cache {
 
 fn claim(entry: &Entry) -> Option<(Key, u32)> {
     match *entry {
-        Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => Some((key, checksum)),
+        Entry::Dirty { key, checksum, .. } | Entry::Clean { key, checksum } => Some((key, checksum)),
         _ => None,
     }
 }

@@ -137,6 +137,7 @@ impl Media {
                 next_segments: [u32::MAX; 3],
                 lane: lane as u16,
                 checksum_bits: 16,
+                eras_blocks: 0,
             };
             header.encode_into(block);
         } else if nth <= age_blocks {
@@ -161,7 +162,7 @@ impl Media {
             return;
         }
         let first = self.entries() + nth * COMMIT_BLOCKS;
-        let dirty = |nth| Entry::Dirty { key: self.key(u64::from(lane), nth), checksum: nth as u32 };
+        let dirty = |nth| Entry::Dirty { key: self.key(u64::from(lane), nth), checksum: nth as u32, era: 0 };
         let header = CommitHeader {
             cache_tag: self.superblock.cache_tag(),
             epoch: 1,

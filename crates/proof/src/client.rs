@@ -3,15 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use flashfront_device::sim::Fate;
+use flashfront_device::sim::{Fate, RamDisk};
 use flashfront_device::wrap::{Fault, Rule};
+use flashfront_device::{Device, Rng};
 use flashfront_engine::{
-    DirtyOnRemove, Durability, Event, Extent, Mode, Op, RequestError, RequestId, RequestOp, SECTOR_BYTES, extents,
+    Destage, DeviceId, DirtyOnRemove, Durability, Event, Extent, Mode, Op, RequestError, RequestId, RequestOp,
+    SECTOR_BYTES, Time, extents,
 };
 
 use crate::oracle::Oracle;
+use crate::order::History;
 use crate::spec::WorldSpec;
-use crate::stamp::Content;
+use crate::stamp::{Content, identify};
 use crate::world::{Opened, World};
 
 /// A request in flight, and what the oracle must be told at its end.
@@ -51,7 +54,8 @@ impl Client {
         let sectors: Vec<u64> = spec.origins.iter().map(|origin| origin.size_bytes / SECTOR_BYTES).collect();
         let mut world = World::format(spec);
         world.open().expect("a fresh cache opens");
-        let oracle = Oracle::new(&sectors);
+        let mut oracle = Oracle::new(&sectors);
+        oracle.history = (world.spec.options.destage == Destage::Ordered).then(|| History::new(sectors.len()));
         let (asked, leaving, failed, events) = (BTreeMap::new(), BTreeMap::new(), Vec::new(), Vec::new());
         Self { world, oracle, asked, answers: 0, holes: 0, failed, events, leaving, tickets: 0 }
     }
@@ -127,6 +131,9 @@ impl Client {
     /// # Panics
     /// When a read returned what it may not.
     pub fn judge(&mut self) {
+        if self.world.events.iter().any(breaks_order) {
+            self.oracle.history = None;
+        }
         self.events.append(&mut self.world.events);
         for answer in std::mem::take(&mut self.world.answers) {
             self.answers += 1;
@@ -277,9 +284,25 @@ impl Client {
             oracle.crash();
         }
         let world = self.world.crash(seed, cache, origins);
+        if let Some(history) = &self.oracle.history {
+            judge_order(world.origins.iter().map(|disk| disk.inner()), history, world.now);
+        }
         let (answers, asked) = (self.answers, BTreeMap::new());
         let (leaving, failed, events) = (self.leaving.clone(), Vec::new(), Vec::new());
         Self { world, oracle, asked, answers, holes: 0, failed, events, leaving, tickets: self.tickets }
+    }
+
+    /// Judges the origins as a power cut now would leave them, were the cache lost, too.
+    ///
+    /// # Panics
+    /// If they are not what a disk could hold.
+    pub fn judge_order(&self, seed: u64, origins: Fate) {
+        if let Some(history) = &self.oracle.history {
+            let mut rng = Rng::new(seed);
+            let left: Vec<_> =
+                self.world.origins.iter().map(|disk| disk.inner().crash(rng.next_u64(), origins)).collect();
+            judge_order(left.iter(), history, self.world.now);
+        }
     }
 
     /// Opens the cache again.
@@ -289,5 +312,24 @@ impl Client {
     pub fn open(&mut self) -> Opened {
         let opened = self.world.open();
         opened.unwrap_or_else(|error| panic!("the cache does not open: {error}"))
+    }
+}
+
+/// Whether an older version that an era needs may have been lost: then no order can be promised.
+fn breaks_order(event: &Event) -> bool {
+    match event {
+        Event::Corrupt { .. } | Event::CacheFailed => true,
+        Event::DeviceFailed { device: DeviceId::Cache | DeviceId::Mirror, op, .. } => *op == Op::Read,
+        _ => false,
+    }
+}
+
+fn judge_order<'a>(origins: impl Iterator<Item = &'a RamDisk>, history: &History, now: Time) {
+    for (origin, disk) in origins.enumerate() {
+        let mut bytes = vec![0; disk.geometry().size_bytes as usize];
+        disk.peek(0, &mut bytes);
+        let sectors = (0..).zip(bytes.chunks_exact(SECTOR_BYTES as usize));
+        let contents: Vec<Content> = sectors.map(|(sector, bytes)| identify(origin, sector, bytes)).collect();
+        history.judge(origin, &contents).unwrap_or_else(|disorder| panic!("at {now:?}: {disorder}"));
     }
 }

@@ -14,6 +14,7 @@
 pub mod canary;
 mod client;
 mod oracle;
+mod order;
 pub mod panics;
 mod spec;
 mod stamp;

@@ -10,6 +10,7 @@
 
 use std::fmt;
 
+use crate::order::History;
 use crate::stamp::{Content, SECTOR, identify};
 
 /// A violation: a read returned something that it may not.
@@ -81,6 +82,8 @@ pub struct Oracle {
     remembering: bool,
     distrusting: bool,
     fickle: bool,
+    /// All that was written, where the origins are judged alone.
+    pub(crate) history: Option<History>,
 }
 
 impl Oracle {
@@ -99,6 +102,7 @@ impl Oracle {
             remembering: false,
             distrusting: false,
             fickle: false,
+            history: None,
         }
     }
 
@@ -114,6 +118,9 @@ impl Oracle {
         let op = self.ops.len() as u32;
         self.ops.push(Op { start, end: None, failed: false, durable: false, origin });
         let content = special.unwrap_or(Content::Write(op));
+        if let Some(history) = &mut self.history {
+            history.begin(origin, sector, sectors, content, start);
+        }
         let floor = self.reads.iter().copied().min().unwrap_or(start);
         for sector in sector..sector + sectors {
             let cell = &mut self.origins[origin][sector as usize];
@@ -131,6 +138,9 @@ impl Oracle {
         let end = self.tick();
         let it = &mut self.ops[op as usize];
         (it.end, it.failed, it.durable) = (Some(end), !ok, ok && durable);
+        if let Some(history) = self.history.as_mut().filter(|_| ok) {
+            history.end(it.origin, op, durable, end);
+        }
         if ok && !durable {
             self.undurable.push(op);
         }
@@ -151,8 +161,15 @@ impl Oracle {
                 let ops = &self.ops;
                 self.undurable.retain(|&op| ops[op as usize].origin != origin);
                 self.killed_at = u64::MAX;
+                if let Some(history) = &mut self.history {
+                    history.forget_undurable(origin);
+                }
             }
             return;
+        }
+        let now = self.tick();
+        if let Some(history) = &mut self.history {
+            history.flushed(origin, start, now);
         }
         let ops = &mut self.ops;
         self.undurable.retain(|&op| {
@@ -251,6 +268,7 @@ impl Oracle {
     /// A fresh origin comes in this place, behind all others or instead of one. All its sectors
     /// hold write 0.
     pub fn put_origin(&mut self, origin: usize, sectors: u64) {
+        self.history = None;
         let fresh = Sector { base: vec![Content::Write(0)], entries: Vec::new(), killed: None, past: Vec::new() };
         let fresh = vec![fresh; sectors as usize];
         if origin < self.origins.len() {
@@ -262,6 +280,7 @@ impl Oracle {
 
     /// What an origin lacks was given up: it may hold anything.
     pub fn excuse_origin(&mut self, origin: usize) {
+        self.history = None;
         (0..self.origins[origin].len() as u64).step_by(8).for_each(|sector| self.excuse(origin, sector / 8));
     }
 
@@ -284,6 +303,9 @@ impl Oracle {
 
     /// The power was cut.
     pub fn crash(&mut self) {
+        if let Some(history) = &mut self.history {
+            history.crashed();
+        }
         for cell in self.origins.iter_mut().flatten() {
             if let Some(killed) = cell.killed.take() {
                 cell.base = killed;

@@ -11,6 +11,7 @@
 //! every event of each replay.
 
 mod modes;
+mod ordered;
 mod stage;
 mod volumes;
 mod workload;

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use flashfront_engine::{Durability, Mode, OriginId};
+use flashfront_engine::{Destage, Durability, Mode, OriginId};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -19,6 +19,7 @@ mod check;
 mod disposable;
 mod error;
 mod listener;
+mod names;
 mod timeouts;
 mod units;
 
@@ -227,10 +228,13 @@ pub struct Policy {
     /// requested bytes.
     pub read_around: Size,
     /// When a write in writeback mode is acknowledged.
-    #[serde(with = "durability")]
+    #[serde(with = "names::durability")]
     pub durability: Durability,
     /// Data should not stay dirty longer than this; from half of it on destage hurries.
     pub max_dirty_age: Age,
+    /// In which order dirty data goes to its origin.
+    #[serde(with = "names::destage")]
+    pub destage: Destage,
 }
 
 impl Default for Policy {
@@ -243,6 +247,7 @@ impl Default for Policy {
             read_around: Size(64 << 10),
             durability: Durability::Flush,
             max_dirty_age: Age(std::time::Duration::from_secs(600)),
+            destage: Destage::Free,
         }
     }
 }
@@ -403,18 +408,5 @@ pub(crate) mod mode_option {
             D::Error::custom(format!("`{name}` is not a mode; there are {known}"))
         };
         Mode::from_name(&name).map(Some).ok_or_else(unknown)
-    }
-}
-
-/// The names of durabilities, for serde.
-mod durability {
-    use flashfront_engine::Durability;
-    use serde::{Deserialize, Deserializer, de::Error};
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Durability, D::Error> {
-        let name = String::deserialize(from)?;
-        let known = Durability::ALL.map(Durability::name).join(", ");
-        Durability::from_name(&name)
-            .ok_or_else(|| D::Error::custom(format!("`{name}` is not a durability; there are {known}")))
     }
 }

@@ -62,6 +62,7 @@ pages! {
     space: "guide/space.md";
     mirror: "guide/mirror.md";
     network_volumes: "guide/network-volumes.md" ["nbdkit", "nbdcopy", "jq"];
+    ordered: "guide/ordered.md";
     bridges: "guide/bridges.md" ["qemu-img", "qemu-storage-daemon"];
     failover: "guide/failover.md" ["openssl", "nbdkit", "nbdcopy"];
     stop: "guide/stop.md";

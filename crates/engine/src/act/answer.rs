@@ -3,7 +3,10 @@
 
 use crate::coordinator::Coordinator;
 use crate::cx::Cx;
+use crate::fact::canary::Canary;
 use crate::fact::io::{AnswerKind, Answered, Effect, Request, RequestError};
+use crate::fact::types::{Destage, Durability};
+use crate::organ::active::Active;
 
 /// A request is refused as it comes.
 pub(crate) fn refuse(request: &Request, error: RequestError, cx: &mut Cx<'_>) {
@@ -24,12 +27,29 @@ pub(crate) fn part_done(coordinator: &mut Coordinator, request: usize, error: Op
 fn answer(coordinator: &mut Coordinator, request: usize, cx: &mut Cx<'_>) {
     let active = coordinator.requests.remove(request);
     let result = active.result(cx.delta.origins[active.origin].flush.failures());
+    if result.is_ok() && (active.kind == AnswerKind::Flush || cx.delta.origins[active.origin].cuts.era() > 0) {
+        cut(&active, cx);
+    }
     if let Some(used) = active.zeroes {
         coordinator.zeroes.give_back(active.origin, *used, cx);
     }
     let origin = cx.facts.origins[active.origin].id;
     let answered = Answered { origin, kind: active.kind, since: active.since, bytes: active.bytes };
     cx.out.0.push(Effect::Reply { id: active.id, result, answered });
+}
+
+/// A request is done well: clients may build on what it has made durable.
+fn cut(active: &Active, cx: &mut Cx<'_>) {
+    let always = cx.facts.options.durability == Durability::Always;
+    let durable = active.kind == AnswerKind::Flush || active.kind == AnswerKind::Write && (active.fua || always);
+    let origin = &mut cx.delta.origins[active.origin];
+    if cx.facts.options.destage == Destage::Free {
+        if origin.dirty.get() > 0 {
+            origin.cuts.note_flush(cx.now);
+        }
+    } else if durable && !cx.facts.planted(Canary::EraUncut) {
+        origin.cuts.cut(cx.now);
+    }
 }
 
 /// A piece of a request is done.

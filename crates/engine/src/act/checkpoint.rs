@@ -28,13 +28,16 @@ use crate::format::{
 };
 use crate::lane::Lane;
 use crate::organ::flying::LaneIo;
+use crate::organ::index::Flat;
 use crate::organ::members::device;
 
 /// Blocks written at once.
 pub(crate) const BATCH_BLOCKS: u32 = 64;
 
+pub(crate) mod eras;
 pub(crate) mod state;
 
+use eras::{room_for_eras, write_eras};
 use state::{Checkpoint, CheckpointPhase};
 
 /// Begins a checkpoint if one is wanted or the log since the last one is long.
@@ -84,7 +87,11 @@ fn void_next_head(lane: &mut Lane, cx: &mut Cx<'_>) {
 /// Begins a checkpoint: the body comes first.
 pub(crate) fn begin_checkpoint(lane: &mut Lane, cx: &mut Cx<'_>) {
     let buf = cx.alloc(BATCH_BLOCKS);
+    let (eras_blocks, clean_left) = room_for_eras(lane, cx);
     lane.checkpoint = Checkpoint {
+        eras_blocks,
+        clean_left,
+        eras_from: Some((Flat(0), 0)),
         wanted: false,
         covers: lane.checkpoint.covers,
         generation: lane.checkpoint.generation + 1,
@@ -102,8 +109,17 @@ pub(crate) fn begin_checkpoint(lane: &mut Lane, cx: &mut Cx<'_>) {
 /// Fills the buffer with the next blocks of the body and writes them.
 fn write_batch(lane: &mut Lane, cx: &mut Cx<'_>) {
     let Some(buf) = lane.checkpoint.buf else { return };
+    if write_eras(lane, buf, cx) {
+        return;
+    }
+    if lane.eras.is_some() && lane.checkpoint.eras_from.is_some() {
+        // More than there was room for.
+        lane.checkpoint.wanted = true;
+        abandon_checkpoint(lane, cx);
+        return;
+    }
     let mut filled = 0;
-    let room = cx.facts.superblock.checkpoint_blocks - lane.checkpoint.block;
+    let room = cx.facts.superblock.checkpoint_blocks - lane.checkpoint.eras_blocks - lane.checkpoint.block;
     while filled < BATCH_BLOCKS.min(room) {
         let generation = lane.checkpoint.generation;
         let segments = lane.log.segments();
@@ -151,14 +167,15 @@ fn write_batch(lane: &mut Lane, cx: &mut Cx<'_>) {
 }
 
 fn scan_part(lane: &mut Lane, cx: &Cx<'_>) {
-    let (log, pending) = (&lane.log, &mut lane.checkpoint.pending);
+    let (log, pending, clean_left) = (&lane.log, &mut lane.checkpoint.pending, &mut lane.checkpoint.clean_left);
     lane.store.index().scan(lane.checkpoint.part, |flat, found| {
         // A clean block of an open commit may never become durable, and then its slot would
         // hold something else. (A dirty one will be: its commit is sealed before the head is
         // written.) Nor may one of a segment that is given up: the entry that says so may be
         // before `seq`. Nor what its origin may still lose.
         let may_vanish = || log.unsealed(found.slot) || log.given_up(found.slot) || log.awaits_proof_of(found.slot);
-        if found.dirty || !may_vanish() {
+        if found.dirty || *clean_left > 0 && !may_vanish() {
+            *clean_left -= u64::from(!found.dirty);
             let key = cx.facts.key(flat);
             let (slot, dirty, hits, checksum) = (found.slot, found.dirty, found.hits, found.checksum);
             pending.push(CheckpointEntry { key, dirty, hits, slot, checksum });
@@ -167,7 +184,7 @@ fn scan_part(lane: &mut Lane, cx: &Cx<'_>) {
     lane.checkpoint.part += 1;
 }
 
-fn area_offset(lane: &Lane, generation: u64, cx: &Cx<'_>) -> u64 {
+pub(super) fn area_offset(lane: &Lane, generation: u64, cx: &Cx<'_>) -> u64 {
     cx.facts.superblock.checkpoint_offset(lane.id as u32, (generation % 2) as u32)
 }
 
@@ -196,6 +213,7 @@ fn write_head(lane: &mut Lane, cx: &mut Cx<'_>) {
         next_segments: lane.checkpoint.next_segments,
         lane: lane.id as u16,
         checksum_bits: lane.store.index().checksum_bits(),
+        eras_blocks: lane.checkpoint.eras_blocks,
     };
     header.encode_into(cx.mem.bytes_mut(blocks_span(buf, 0, 1)));
     write_first_block(lane, buf, header.generation, cx);

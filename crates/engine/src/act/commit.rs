@@ -22,17 +22,19 @@ mod waiting;
 use alloc::vec::Vec;
 
 use crate::act::commit::seal::seal_full;
+use crate::act::destage::versions::{era_of_write, overwritten};
 use crate::cx::Cx;
 use crate::fact::canary::Canary;
 use crate::fact::memory::Span;
 use crate::fact::types::{BLOCK_BYTES, SegmentId};
 use crate::format::{COMMIT_ENTRIES_MAX, Stream};
 use crate::lane::Lane;
+use crate::organ::eras::Version;
 use crate::organ::index::{Flat, Found};
 use crate::organ::members;
 use crate::organ::segment::SegmentState;
 use crate::policy::HITS_MAX;
-use log::{CLEANED_WAITING_MAX, For, Open};
+use log::{CLEANED_WAITING_MAX, For, Open, Put};
 
 /// Appends a dirty block, of which the index knows this, to the writes and maps it there; false
 /// if there is no room now.
@@ -50,22 +52,26 @@ pub(crate) fn append_write(lane: &mut Lane, flat: Flat, found: Option<Found>, fr
         None => lane.policy.write_missed(flat.0),
         Some(found) => lane.policy.rewritten(lane.log.zone_of(found.slot), found.hits),
     };
-    put(lane, Stream::Writes, flat, true, hits, from, cx)
+    let era = if lane.eras.is_some() { era_of_write(flat, cx) } else { 0 };
+    put(lane, Stream::Writes, flat, true, era, hits, from, cx)
 }
 
 /// Appends a clean block to the stream of what is promoted and maps it there; false if there is no
 /// room now.
 pub(crate) fn append_promoted(lane: &mut Lane, flat: Flat, hits: u8, from: Span, cx: &mut Cx<'_>) -> bool {
     let stream = Stream::Promoted;
-    !cx.cache_failed() && open(lane, stream, For::Clients, cx) && put(lane, stream, flat, false, hits, from, cx)
+    !cx.cache_failed() && open(lane, stream, For::Clients, cx) && put(lane, stream, flat, false, 0, hits, from, cx)
 }
 
-/// Appends a block to the open commit of a stream and maps it there; false if there is none.
+/// Appends a block to the open commit of a stream and maps it there; false if there is none. `era`:
+/// the one that needs a dirty block, where destage is ordered.
+#[expect(clippy::too_many_arguments, reason = "the parts of one block; a struct would only name them twice")]
 pub(crate) fn put(
     lane: &mut Lane,
     stream: Stream,
     flat: Flat,
     dirty: bool,
+    era: u64,
     hits: u8,
     from: Span,
     cx: &mut Cx<'_>,
@@ -75,9 +81,9 @@ pub(crate) fn put(
     let slot = open.header_slot + place;
     let buf = open.buf;
     let checksum = cx.facts.seal(flat, cx.mem.copy_summed(from, buf, place * BLOCK_BYTES as u32));
-    open.blocks.push((flat, dirty, checksum));
+    open.blocks.push(Put { flat, dirty, checksum, era: era as u32 });
     let checksum = lane.store.kept(checksum);
-    lane.map(flat, Found { slot, dirty, hits, checksum }, cx);
+    lane.map(flat, Found { slot, dirty, hits, checksum }, era, cx);
     cx.of_origin(flat).logged.add(1);
     seal_full(lane, stream, cx);
     true
@@ -90,9 +96,17 @@ fn overwrite_in_place(lane: &mut Lane, flat: Flat, found: Found, from: Span, cx:
     if found.slot <= open.header_slot || place > open.blocks.len() as u32 {
         return false;
     }
+    let block = &mut open.blocks[place as usize - 1];
+    if lane.eras.is_some() && u64::from(block.era) != era_of_write(flat, cx) & u64::from(u32::MAX) {
+        // The era before needs what is there.
+        return false;
+    }
     let checksum = cx.facts.seal(flat, cx.mem.copy_summed(from, open.buf, place * BLOCK_BYTES as u32));
-    open.blocks[place as usize - 1].2 = checksum;
+    block.checksum = checksum;
     let checksum = lane.store.kept(checksum);
+    if lane.eras.is_some() {
+        overwritten(lane, flat, Version { slot: found.slot, checksum }, cx);
+    }
     let hits = (found.hits + 1).min(HITS_MAX);
     lane.store.put(flat, Found { checksum, hits, ..found });
     true

@@ -6,6 +6,7 @@
 //! clean block is dropped, since the origin has it. A corrupt dirty block is lost: an error for its
 //! readers, and listed in `status`.
 
+use crate::act::destage::versions::{is_held, version_found, version_over};
 use crate::cx::Cx;
 use crate::fact::event::Event;
 use crate::fact::io::{DeviceError, DeviceId, Op};
@@ -41,7 +42,8 @@ pub(crate) fn try_other(
     result: Result<(), DeviceError>,
     cx: &mut Cx<'_>,
 ) -> Finding {
-    if lane.store.get(flat).is_none_or(|found| !found.dirty || found.slot != slot) {
+    let newest = lane.store.get(flat).is_some_and(|found| found.dirty && found.slot == slot);
+    if !newest && !is_held(lane, flat, slot) {
         return Finding::NotDirty(result);
     }
     match cx.delta.members.other() {
@@ -96,6 +98,7 @@ pub(crate) fn lose(lane: &mut Lane, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
         cx.delta.origins[origin].flush.note_lost(volatile);
         if lane.trouble.lose(flat) {
             cx.count_lost(flat);
+            version_over(lane, flat, slot, cx);
         }
     }
 }
@@ -104,6 +107,7 @@ pub(crate) fn lose(lane: &mut Lane, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
 pub(crate) fn found_again(lane: &mut Lane, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
     if lane.store.get(flat).is_some_and(|found| found.slot == slot) && lane.trouble.found(flat) {
         cx.count_found(flat);
+        version_found(lane, flat, cx);
         lane.trouble.trust(flat);
     }
 }

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 
 use crate::act::commit::append_promoted;
 use crate::act::commit::log::Note;
+use crate::act::destage::barrier::awaits_eras;
 use crate::act::destage::run::run_overlaps;
 use crate::act::read::offer;
 use crate::act::write::merge;
@@ -34,7 +35,8 @@ use crate::organ::waiter::{Wait, Waiter};
 /// Starts a piece that goes to the origin, when it has its lock.
 pub(crate) fn start_direct(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) {
     let it = &lane.pieces[piece];
-    if it.congested && (!still_congested(lane, it, cx) || knows(lane, it.first, it.end())) {
+    let behind = cx.delta.origins[cx.facts.origin_of(it.first)].cuts.is_behind();
+    if it.congested && (behind || !still_congested(lane, it, cx) || knows(lane, it.first, it.end())) {
         // Earlier writes have changed the state since this one was accepted. The origin has enough
         // to do now, or this write would have to wait for their destage.
         lane.give_back(piece, cx);
@@ -64,6 +66,10 @@ fn knows(lane: &Lane, first: Flat, end: Flat) -> bool {
 
 /// Steps 1 to 3; called again whenever a run ends.
 pub(crate) fn clear_way(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) {
+    if lane.eras.is_some() && awaits_eras(lane, piece, cx) {
+        lane.awaiting_clean.push(piece);
+        return;
+    }
     let (first, end, kind) = (lane.pieces[piece].first, lane.pieces[piece].end(), lane.pieces[piece].kind);
     let hasty = cx.facts.planted(Canary::DirtyDropped);
     let mut wait = run_overlaps(lane, first, end) && !hasty;

@@ -44,7 +44,7 @@ pub(crate) fn origin_flushed(
     it.gauge.writes.flush_ended(result.is_ok(), cx.now);
     let ended = it.flush.end(result);
     if let Err(error) = result {
-        let id = cx.facts.superblock.origins[origin].id;
+        let id = cx.facts.origins[origin].id;
         cx.event(Event::OriginFailed { origin: id, op: Op::Flush, lba: Lba(0), sectors: 0, error });
     }
     if ended.drops {

@@ -42,10 +42,12 @@ use crate::organ::waiter::{Wait, Waiter};
 use crate::policy::HITS_MAX;
 
 pub(crate) mod choose;
+mod find;
 pub(crate) mod held;
 pub(crate) mod state;
 pub(crate) mod stuck;
 
+use find::find_blocks;
 use state::Victim;
 
 /// Segments under reclaim at once: enough to hide the latency of reads and flushes.
@@ -245,28 +247,15 @@ pub(crate) fn reclaim_header_done(
     }
 }
 
-/// All blocks of a segment, by a walk over the whole index.
-fn find_blocks(lane: &mut Lane, segment: u32) {
-    let slots = lane.log.segment_slots();
-    let mut blocks = Vec::new();
-    lane.store.index().for_each(|flat, found| {
-        if found.slot / slots == segment {
-            blocks.push((flat, found.slot));
-        }
-    });
-    if let Some(victim) = lane.reclaim.victims.get_mut(&segment) {
-        (victim.blocks, victim.known) = (blocks, true);
-    }
-}
-
 /// Destages, then copies forward or gives up what is left of a victim.
 fn victim_step(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
     let Some(victim) = lane.reclaim.victims.get_mut(&segment) else { return };
     if victim.pending > 0 || (!victim.known && lane.log.segment(segment).live > 0) {
         return;
     }
-    let index = lane.store.index();
-    victim.blocks.retain(|&(flat, slot)| index.get(flat).is_some_and(|found| found.slot == slot));
+    let (index, eras) = (lane.store.index(), &lane.eras);
+    let held = |flat, slot| eras.as_ref().is_some_and(|eras| eras.era_of(flat, slot).is_some());
+    victim.blocks.retain(|&(flat, slot)| index.get(flat).is_some_and(|found| found.slot == slot) || held(flat, slot));
     if victim.known && victim.blocks.len() as u32 != lane.log.segment(segment).live {
         // A header that is sound but not this segment's newest: the device lost a write, or
         // misdirected one.
@@ -330,9 +319,12 @@ fn dirty_step(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
         return;
     }
     let index = lane.store.index();
-    let found = |&(flat, _): &(Flat, u32)| index.get(flat).filter(|found| found.dirty).map(|found| (flat, found));
+    let newest = |flat: Flat, slot: u32| index.get(flat).filter(|found| found.slot == slot);
+    let found = |&(flat, slot): &(Flat, u32)| newest(flat, slot).filter(|found| found.dirty).map(|found| (flat, found));
     let dirty: Vec<(Flat, Found)> = victim.blocks.iter().filter_map(found).collect();
-    let (mut survivors, mut waits) = (Vec::new(), false);
+    // Older versions that eras need are not moved: they go to the origin first.
+    let held = victim.blocks.iter().any(|(flat, slot)| newest(*flat, *slot).is_none());
+    let (moves, mut survivors, mut waits) = (moves && !held, Vec::new(), held);
     for (flat, found) in dirty {
         if moves && !must_stay(lane, segment, flat) {
             survivors.push(Survivor { segment, flat, found, hits: found.hits });
@@ -422,7 +414,7 @@ pub(crate) fn survivor_done(
 fn append_survivor(lane: &mut Lane, cleaned: bool, flat: Flat, hits: u8, from: Span, cx: &mut Cx<'_>) -> bool {
     let what_for = if cleaned { For::Cleaning } else { For::Clients };
     let opened = !cx.cache_failed() && open(lane, Stream::Survivors, what_for, cx);
-    opened && put(lane, Stream::Survivors, flat, false, hits, from, cx)
+    opened && put(lane, Stream::Survivors, flat, false, 0, hits, from, cx)
 }
 
 /// Appends a dirty block to the writes once more. Where there is no room it stays, and its
@@ -439,7 +431,9 @@ fn move_dirty(lane: &mut Lane, survivor: Survivor, found: Found, from: Span, cx:
     }
     let rewritten = lane.store.is_rewritten(flat);
     let dirty = !cx.facts.planted(Canary::MovedClean);
-    let appended = put(lane, Stream::Writes, flat, dirty, found.hits, from, cx);
+    // It stays in its era.
+    let era = lane.eras.as_ref().and_then(|eras| eras.newest(flat)).map_or(0, |it| it.0);
+    let appended = put(lane, Stream::Writes, flat, dirty, era, found.hits, from, cx);
     if appended && !rewritten {
         // Nobody has: the sweep of destage needn't pass it over.
         lane.store.forget_rewritten(flat);

@@ -9,6 +9,7 @@
 //! cache is not opened.
 
 pub(crate) mod ahead;
+pub(crate) mod eras;
 pub(crate) mod heads;
 pub(crate) mod load;
 pub(crate) mod replay;
@@ -33,6 +34,7 @@ use crate::organ::sparse::Sparse;
 use crate::organ::up::Up;
 use crate::policy::Zone;
 
+use eras::{ErasFound, settle_eras};
 use state::{Ahead, Freed, Recovery, RecoveryPhase, Slots};
 
 /// A commit at its largest: header and data.
@@ -55,6 +57,7 @@ pub(crate) fn begin_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
             area: 0,
             header: None,
             block: 1,
+            body: 0,
             batch: 0,
             ages_read: 0,
             entries_read: 0,
@@ -76,6 +79,7 @@ pub(crate) fn begin_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
             freed: Freed::default(),
             unproven: UnprovenBlocks::default(),
             commits: 0,
+            eras: ErasFound::default(),
         }
         .into(),
     );
@@ -354,7 +358,7 @@ impl Recovery {
             match entry {
                 // The block is forgotten anyway, or only the lead ever had it.
                 Entry::Clean { .. } if drop_clean || self.member != cx.delta.members.lead => true,
-                Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
+                Entry::Dirty { key, checksum, .. } | Entry::Clean { key, checksum } => {
                     let Some(flat) = cx.facts.flat(*key) else { return true };
                     cx.facts.checksum(cx.mem, flat, blocks_span(self.buf, block, 1)) == *checksum
                 }
@@ -384,6 +388,9 @@ pub(crate) fn end_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
         lane.drop_clean(|_| true, cx);
     }
     lane.store.gather();
+    if lane.eras.is_some() {
+        settle_eras(lane, &it.eras, cx);
+    }
     lane.log.start(it.next_seq);
     let mut closed: Vec<(u64, u32)> = Vec::new();
     for (id, segment) in lane.log.segments().iter().enumerate() {

@@ -173,7 +173,9 @@ pub(crate) fn write(
     let cached = writes_are_cached(range, cx);
     let durable = fua || always_durable(range, cx);
     let congested = cached && !durable && writes_congested(coordinator, range, lanes, cx);
-    if cached && !((sequential || congested) && none_cached(coordinator, range, lanes, cx)) {
+    // Where destage is ordered, and behind, the log is the shorter way.
+    let past = (sequential || congested) && !cx.delta.origins[range.origin].cuts.is_behind();
+    if cached && !(past && none_cached(coordinator, range, lanes, cx)) {
         split(coordinator, request, range, PieceKind::Write, durable, false, lanes, cx);
     } else {
         let counters = &mut cx.delta.counters;

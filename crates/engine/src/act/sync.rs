@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use crate::act::checkpoint::begin_checkpoint;
 use crate::act::commit::log::Bytes;
 use crate::act::damage::found_again;
+use crate::act::destage::versions::{is_held, version_found};
 use crate::cx::{Cx, blocks_span};
 use crate::fact::io::{DeviceError, DeviceId, Op};
 use crate::fact::memory::{Buf, Span};
@@ -99,6 +100,7 @@ fn end_sync(lane: &mut Lane, cx: &mut Cx<'_>) -> u64 {
     for flat in found {
         if lane.trouble.found(flat) {
             cx.count_found(flat);
+            version_found(lane, flat, cx);
         }
     }
     missed.len() as u64
@@ -135,6 +137,7 @@ pub(crate) fn sync_step(lane: &mut Lane, cx: &mut Cx<'_>) {
         }
         SyncPhase::Clearing if sync.flying == 0 => {
             sync.phase = SyncPhase::Copying;
+            sync.eras = cx.delta.origins.iter().map(|origin| origin.cuts.era()).collect();
             copy_dirty(lane, cx);
         }
         SyncPhase::Copying => copy_dirty(lane, cx),
@@ -157,7 +160,8 @@ fn copy_dirty(lane: &mut Lane, cx: &mut Cx<'_>) {
                 return;
             }
             if !sync.tries_again(cx.now) {
-                if lane.checkpoint.resting() {
+                if lane.checkpoint.resting() && !has_older(lane, cx) {
+                    let Some(sync) = &mut lane.sync else { return };
                     sync.phase = SyncPhase::Checkpoint;
                     begin_checkpoint(lane, cx);
                 }
@@ -193,6 +197,14 @@ fn copy_dirty(lane: &mut Lane, cx: &mut Cx<'_>) {
             cx.cache_read(lane.id, io, offset, blocks_span(buf, 0, 1));
         }
     }
+}
+
+/// Whether an era needs an older version that the new mirror may lack. Versions that were written
+/// since the copying began are on both members. The others are not copied, but waited for.
+fn has_older(lane: &Lane, cx: &Cx<'_>) -> bool {
+    let (Some(eras), Some(sync)) = (&lane.eras, &lane.sync) else { return false };
+    let before = |flat: Flat, era: u64| sync.eras.get(cx.facts.origin_of(flat)).is_some_and(|began| era <= *began);
+    eras.all().any(|(flat, era, version)| before(flat, era) && is_held(lane, flat, version.slot))
 }
 
 fn sync_write(lane: &mut Lane, slot: Option<u32>, buf: Buf, offset: u64, cx: &mut Cx<'_>) {

@@ -4,10 +4,12 @@
 use crate::act::answer::part_done;
 use crate::act::flushes::drained_waiters;
 use crate::act::flushes::flush_devices;
+use crate::act::recover::eras::open_eras;
 use crate::coordinator::{Coordinator, Life};
 use crate::cx::{Cx, Turn};
 use crate::fact::event::Event;
 use crate::fact::io::{DeviceError, RequestError};
+use crate::fact::types::Destage;
 use crate::lane::Lane;
 use crate::lanes::Lanes;
 use crate::organ::down::Down;
@@ -64,6 +66,13 @@ fn end_opening(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>
         return;
     }
     coordinator.go_on_to(Life::Serving);
+    match cx.facts.options.destage {
+        Destage::Ordered => open_eras(lanes, cx),
+        // When the FLUSHes of what is dirty were is not known any more.
+        Destage::Free => {
+            cx.delta.origins.iter_mut().filter(|it| it.dirty.get() > 0).for_each(|it| it.cuts.note_flush(cx.now))
+        }
+    }
     let blocks_cached = lanes.iter().map(|lane| lane.store.index().len()).sum();
     let (blocks_dirty, commits_replayed) = (cx.delta.dirty(), coordinator.commits_replayed);
     let members = &mut cx.delta.members;

@@ -5,7 +5,7 @@
 use alloc::vec::Vec;
 
 use crate::fact::canary::Canary;
-use crate::fact::types::{Durability, OriginId};
+use crate::fact::types::{Destage, Durability, OriginId};
 use crate::policy::{self, Spec};
 
 /// The widest read around a miss: 256 KiB.
@@ -47,6 +47,8 @@ pub struct Options {
     pub hold_replayed: bool,
     /// Smallest unit that each origin can write; 512 for those not listed.
     pub origin_block_bytes: Vec<(OriginId, u32)>,
+    /// In which order dirty data goes to its origin. Default: what an origin does fastest.
+    pub destage: Destage,
     /// The bug that is planted.
     #[cfg(feature = "canary")]
     pub canary: Option<Canary>,
@@ -87,6 +89,7 @@ impl Default for Options {
             drop_clean: false,
             hold_replayed: false,
             origin_block_bytes: Vec::new(),
+            destage: Destage::default(),
             #[cfg(feature = "canary")]
             canary: None,
         }

@@ -128,6 +128,10 @@ pub struct OriginStatus {
     pub logged_blocks: u64,
     /// Its blocks that reclaim dropped so far.
     pub evicted_blocks: u64,
+    /// How long ago the oldest FLUSH was acknowledged that the origin alone may lack something of,
+    /// when the last request or timer came. Ordered destage sends what one FLUSH has covered after
+    /// the other. Else the origin lacks something until nothing is dirty.
+    pub unsent_flush_ns: Option<u64>,
     /// A flush of the origin failed that covered what was written past the log, and no FLUSH of a
     /// client has told of it yet. Those writes may be lost.
     pub doubtful: bool,

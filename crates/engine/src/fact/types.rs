@@ -137,3 +137,35 @@ impl Durability {
         Self::ALL.into_iter().find(|it| it.name() == name)
     }
 }
+
+/// In which order dirty data goes to its origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Destage {
+    /// In the order of places, which a disk does fastest. A rewritten block is written once. The
+    /// origin alone is no file system until all is destaged.
+    #[default]
+    Free,
+    /// In the order of FLUSHes. The origin alone is at every moment what a disk could hold after a
+    /// power cut at an earlier FLUSH.
+    Ordered,
+}
+
+impl Destage {
+    /// All orders.
+    pub const ALL: [Self; 2] = [Self::Free, Self::Ordered];
+
+    /// The name used by the CLI, the config and the reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Ordered => "ordered",
+        }
+    }
+
+    /// The order of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
+    }
+}

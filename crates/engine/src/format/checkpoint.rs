@@ -8,11 +8,11 @@ use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::{
-    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CHECKPOINT_MAGIC, CHECKSUM_BITS_MIN, CheckpointAgesMedia,
-    CheckpointEntriesMedia, CheckpointEntryMedia, CheckpointMedia, NUMBER_MAX, STREAMS, Superblock, block_crc,
-    pack_key, split_key,
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CHECKPOINT_ERAS_MAX, CHECKPOINT_MAGIC, CHECKSUM_BITS_MIN,
+    CheckpointAgesMedia, CheckpointEntriesMedia, CheckpointEntryMedia, CheckpointEraMedia, CheckpointErasMedia,
+    CheckpointMedia, NO_SLOT, NUMBER_MAX, STREAMS, Superblock, block_crc, pack_key, split_key,
 };
-use crate::fact::types::Key;
+use crate::fact::types::{Block, Key, OriginId};
 
 /// The head of a checkpoint, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,9 @@ pub struct CheckpointHeader {
     pub lane: u16,
     /// Bits of each checksum that the entries hold.
     pub checksum_bits: u8,
+    /// Where destage was ordered: how many blocks at the end of the area tell which versions eras
+    /// need. 0: destage was not ordered.
+    pub eras_blocks: u32,
 }
 
 impl CheckpointHeader {
@@ -51,6 +54,7 @@ impl CheckpointHeader {
         media.next_segments = self.next_segments.map(U32::new);
         media.lane = self.lane.into();
         media.checksum_bits = self.checksum_bits;
+        media.eras_blocks = self.eras_blocks.into();
         media.crc = block_crc(media.as_bytes(), offset_of!(CheckpointMedia, crc)).into();
         block.copy_from_slice(media.as_bytes());
     }
@@ -73,6 +77,7 @@ impl CheckpointHeader {
             next_segments: media.next_segments.map(U32::get),
             lane: media.lane.get(),
             checksum_bits: media.checksum_bits,
+            eras_blocks: media.eras_blocks.get(),
         })
     }
 
@@ -83,6 +88,7 @@ impl CheckpointHeader {
         self.generation % 2 == u64::from(area)
             && self.entries <= u64::from(superblock.slots())
             && (CHECKSUM_BITS_MIN..=32).contains(&self.checksum_bits)
+            && self.eras_blocks < superblock.checkpoint_blocks
             && self.heads.iter().all(|slot| superblock.has_head(*slot))
             && self.next_segments.iter().all(|segment| superblock.has_next(*segment))
     }
@@ -159,4 +165,65 @@ pub fn decode_checkpoint_ages(generation: u64, block: &[u8]) -> Option<Vec<u64>>
         && media.generation.get() == generation
         && block_crc(block, offset_of!(CheckpointAgesMedia, crc)) == media.crc.get();
     sound.then(|| media.ages[..count].iter().map(|age| age.get()).collect())
+}
+
+/// What an era needs, as a checkpoint tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EraEntry {
+    /// This version of a block.
+    Version {
+        /// Which block.
+        key: Key,
+        /// Where the version is.
+        slot: u32,
+        /// The low bits of its [`seal_checksum`], as many as the index keeps.
+        checksum: u32,
+        /// The era's number.
+        era: u64,
+    },
+    /// The origin has all that was written in eras before this one.
+    Sent {
+        /// Which origin.
+        origin: OriginId,
+        /// The first era that the origin may lack.
+        era: u64,
+    },
+}
+
+/// Writes a block of at most [`CHECKPOINT_ERAS_MAX`] versions that eras need.
+pub fn encode_checkpoint_eras(generation: u64, entries: &[EraEntry], block: &mut [u8]) {
+    let mut media = CheckpointErasMedia::new_zeroed();
+    media.count = (entries.len() as u32).into();
+    media.generation = generation.into();
+    for (to, from) in media.entries.iter_mut().zip(entries) {
+        let (key, slot, checksum, era) = match *from {
+            EraEntry::Version { key, slot, checksum, era } => (key, slot, checksum, era),
+            EraEntry::Sent { origin, era } => (Key { origin, block: Block(0) }, NO_SLOT, 0, era),
+        };
+        to.what = pack_key(key).into();
+        (to.slot, to.checksum, to.era) = (slot.into(), checksum.into(), era.into());
+    }
+    media.crc = block_crc(media.as_bytes(), offset_of!(CheckpointErasMedia, crc)).into();
+    block.copy_from_slice(media.as_bytes());
+}
+
+/// Reads a block of versions that eras need; `None` if damaged or of another generation.
+#[must_use]
+pub fn decode_checkpoint_eras(generation: u64, block: &[u8]) -> Option<Vec<EraEntry>> {
+    let media = CheckpointErasMedia::ref_from_bytes(block).ok()?;
+    let count = media.count.get() as usize;
+    let sound = count <= CHECKPOINT_ERAS_MAX
+        && media.generation.get() == generation
+        && media.entries[..count.min(CHECKPOINT_ERAS_MAX)].iter().all(|entry| entry.era.get() < NUMBER_MAX)
+        && block_crc(block, offset_of!(CheckpointErasMedia, crc)) == media.crc.get();
+    sound.then(|| {
+        let decode = |entry: &CheckpointEraMedia| {
+            let (key, era) = (split_key(entry.what.get()), entry.era.get());
+            match entry.slot.get() {
+                NO_SLOT => EraEntry::Sent { origin: key.origin, era },
+                slot => EraEntry::Version { key, slot, checksum: entry.checksum.get(), era },
+            }
+        };
+        media.entries[..count].iter().map(decode).collect()
+    })
 }

@@ -11,7 +11,7 @@ use super::{
     COMMIT_ENTRIES_MAX, COMMIT_MAGIC, CommitMedia, EntryMedia, NUMBER_MAX, STREAMS, Superblock, block_crc, pack_key,
     split_key,
 };
-use crate::fact::types::Key;
+use crate::fact::types::{Block, Key, OriginId};
 
 /// An entry of a commit, decoded. The first three take a block of the commit each, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,9 @@ pub enum Entry {
         key: Key,
         /// [`seal_checksum`] of its data.
         checksum: u32,
+        /// Where destage is ordered: the low half of the number of the era that the block was
+        /// written in. 0: in none.
+        era: u32,
     },
     /// A block that the origin has too.
     Clean {
@@ -46,6 +49,14 @@ pub enum Entry {
         /// Which version: a newer one in another slot stays dirty.
         slot: u32,
     },
+    /// The origin has all that was written in eras before this one. A program that knows nothing of
+    /// eras takes this for an invalidation of no blocks.
+    Sent {
+        /// Which origin.
+        origin: OriginId,
+        /// The first era that the origin may lack.
+        era: u64,
+    },
     /// The segment holds nothing that is needed, and will be written anew.
     Freed {
         /// Which.
@@ -64,10 +75,11 @@ impl Entry {
         let what = |kind: u64, key: Key| U64::new(kind << 60 | pack_key(key));
         let (what, crc, arg) = match self {
             Self::Dead => (U64::new(0), 0, 0),
-            Self::Dirty { key, checksum } => (what(1, key), checksum, 0),
+            Self::Dirty { key, checksum, era } => (what(1, key), checksum, era),
             Self::Clean { key, checksum } => (what(2, key), checksum, 0),
             Self::Invalidate { key, blocks } => (what(3, key), 0, blocks),
             Self::Cleaned { key, slot } => (what(4, key), 0, slot),
+            Self::Sent { origin, era } => (what(3, Key { origin, block: Block(era >> 32) }), era as u32, 0),
             Self::Freed { segment } => (U64::new(5 << 60), 0, segment),
         };
         EntryMedia { what, crc: crc.into(), arg: arg.into() }
@@ -79,8 +91,9 @@ impl Entry {
         let (checksum, arg) = (media.crc.get(), media.arg.get());
         Some(match what >> 60 {
             0 => Self::Dead,
-            1 => Self::Dirty { key, checksum },
+            1 => Self::Dirty { key, checksum, era: arg },
             2 => Self::Clean { key, checksum },
+            3 if arg == 0 => Self::Sent { origin: key.origin, era: key.block.0 << 32 | u64::from(checksum) },
             3 => Self::Invalidate { key, blocks: arg },
             4 => Self::Cleaned { key, slot: arg },
             5 => Self::Freed { segment: arg },

@@ -384,6 +384,7 @@ impl Superblock {
                 next_segments: [NO_SLOT; STREAMS],
                 lane: lane as u16,
                 checksum_bits: 32,
+                eras_blocks: 0,
             };
             let mut block = alloc::vec![0; BLOCK_LEN];
             header.encode_into(&mut block);

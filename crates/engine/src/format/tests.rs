@@ -48,6 +48,7 @@ fn head() -> CheckpointHeader {
         next_segments: [0, 15, NO_SLOT],
         lane: 1,
         checksum_bits: 32,
+        eras_blocks: 0,
     }
 }
 
@@ -63,7 +64,7 @@ fn commit() -> CommitHeader {
         lane: 1,
         stream: 0,
         unproven: 1,
-        entries: vec![Entry::Dirty { key, checksum: 1 }, Entry::Freed { segment: 3 }, Entry::Dead],
+        entries: vec![Entry::Dirty { key, checksum: 1, era: 7 }, Entry::Freed { segment: 3 }, Entry::Dead],
     }
 }
 
@@ -138,4 +139,25 @@ fn a_commit_fits_where_its_data_stays_in_its_segment() {
     for bad in [CommitHeader { heads: [128, 0, 0], ..commit() }, CommitHeader { next_segment: 16, ..commit() }] {
         assert!(!bad.fits(&superblock, 0), "{bad:?}");
     }
+}
+
+#[test]
+fn eras_are_read_as_they_were_written() {
+    let (origin, era) = (OriginId(2), 7 << 32 | 5);
+    let key = Key { origin, block: Block(4) };
+    let entries = [EraEntry::Sent { origin, era }, EraEntry::Version { key, slot: 9, checksum: 0xabc, era }];
+    let mut block = vec![0; BLOCK_LEN];
+    encode_checkpoint_eras(5, &entries, &mut block);
+    assert_eq!(decode_checkpoint_eras(5, &block).as_deref(), Some(&entries[..]));
+    assert_eq!(decode_checkpoint_eras(6, &block), None, "of another checkpoint");
+    block[100] ^= 1;
+    assert_eq!(decode_checkpoint_eras(5, &block), None, "damaged");
+    let header = CommitHeader {
+        entries: vec![Entry::Sent { origin, era }, Entry::Dirty { key, checksum: 1, era: 5 }],
+        ..commit()
+    };
+    header.encode_into(&mut block);
+    assert_eq!(CommitHeader::decode(&block), Some(header));
+    let head = CheckpointHeader { eras_blocks: superblock().checkpoint_blocks, ..head() };
+    assert!(!head.fits(&superblock(), 1), "eras would lie over the head");
 }

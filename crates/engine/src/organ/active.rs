@@ -17,6 +17,8 @@ pub(crate) struct Active {
     error: Option<RequestError>,
     pub(crate) kind: AnswerKind,
     pub(crate) bytes: u32,
+    /// The request is answered when it is durable.
+    pub(crate) fua: bool,
     pub(crate) since: Time,
     /// Flushes that the origin had failed when the first part was written there, if one was without
     /// being flushed.
@@ -35,6 +37,7 @@ impl Active {
             error: None,
             kind,
             bytes: request.op.payload_bytes(request.sectors),
+            fua: request.fua,
             since: request.since,
             failed_flushes: None,
             zeroes: None,

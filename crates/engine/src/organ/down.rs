@@ -25,6 +25,10 @@ pub(crate) enum Down {
     OriginDoubtful { origin: usize },
     /// This origin refuses what fills the log: its writes don't wait for room any more.
     GiveUpRoom { origin: usize, error: RequestError },
+    /// The log says durably which eras of an origin are on it.
+    ErasSent,
+    /// This origin refuses what it is given: nothing waits for its eras any more.
+    GiveUpEras { origin: usize, error: DeviceError },
     /// Clients are about to leave: nothing waits for destage to this origin any more.
     GiveUpClean { origin: usize },
     /// Lost blocks may be readable by now: they are tried once more.

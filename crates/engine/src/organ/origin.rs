@@ -7,6 +7,7 @@ use core::ops::Range;
 use crate::fact::types::{BLOCK_BYTES, Mode, OriginId, SECTOR_BYTES, Time};
 use crate::format::OriginRecord;
 use crate::organ::congestion::OriginGauge;
+use crate::organ::cuts::Cuts;
 use crate::organ::flush::OriginFlush;
 use crate::organ::index::Flat;
 use crate::organ::sum::Sum;
@@ -86,6 +87,8 @@ pub(crate) struct OriginDelta {
     /// How fast it is now.
     pub(crate) gauge: OriginGauge,
     pub(crate) flush: OriginFlush,
+    /// Its eras, where destage is ordered; the oldest FLUSH that it lacks.
+    pub(crate) cuts: Cuts,
     /// I/Os for clients in flight: reads that miss, direct writes.
     pub(crate) foreground_ios: u32,
     /// When the last of them began or ended.
@@ -162,6 +165,7 @@ impl OriginDelta {
     /// over.
     pub(crate) fn look_at(&mut self, all: &Self) {
         self.flush.show(&all.flush);
+        self.cuts.show(&all.cuts);
         self.gauge = all.gauge;
         (self.foreground_ios, self.last_foreground) = (all.foreground_ios, all.last_foreground);
         self.free_ns = all.free_ns;
@@ -176,5 +180,6 @@ impl OriginDelta {
         self.reserved.take_over(&mut of.reserved);
         self.lost.take_over(&mut of.lost);
         self.flush.take_over(&mut of.flush);
+        self.cuts.take_over(&mut of.cuts);
     }
 }

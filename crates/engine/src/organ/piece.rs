@@ -98,6 +98,8 @@ pub(crate) struct Rare {
     missed: Vec<(u32, u32)>,
     /// Blocks that were in the cache until this direct write, and the hits that they go on with.
     pub(crate) were_cached: Vec<(u32, u8)>,
+    /// Eras before this one have to be on the origin before this direct write.
+    pub(crate) after_era: Option<u64>,
 }
 
 impl Piece {

@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 
 use crate::fact::io::{DeviceError, RequestError};
 use crate::fact::open_error::OpenError;
+use crate::fact::types::OriginId;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::piece::Piece;
 
@@ -27,6 +28,8 @@ pub(crate) enum Up {
     RunWritten { lane: usize, run: usize, origin: usize, blocks: u32 },
     /// The flush after a destage run is over, and has made so many blocks clean.
     RunFlushed { origin: usize, cleaned: u64 },
+    /// The log says durably which eras of an origin are on it.
+    SentRecorded { origin: OriginId },
     /// A destage run ended without being written.
     RunDropped { origin: usize },
     /// The cache device failed under a waiter for durability, a client's FLUSH or a piece of this

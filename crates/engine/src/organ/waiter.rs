@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::fact::io::RequestError;
+use crate::fact::types::OriginId;
 use crate::organ::index::Flat;
 
 /// A waiter for a commit to be durable.
@@ -21,6 +22,8 @@ pub(crate) enum Waiter {
     Freed(u32),
     /// A destage run whose blocks must not reach the origin before.
     Run(usize),
+    /// The eras of this origin that are on it.
+    Sent(OriginId),
     /// A damaged clean block that was dropped.
     Dropped(Flat),
 }

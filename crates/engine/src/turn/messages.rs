@@ -4,6 +4,7 @@
 
 use crate::act::answer::part_done;
 use crate::act::answer::piece_done;
+use crate::act::destage::ordered::sent_recorded;
 use crate::act::flushes::cache_flushed;
 use crate::act::flushes::drained_waiters;
 use crate::act::flushes::origin_flushed;
@@ -114,10 +115,14 @@ impl Coordinator {
                 self.destager.run_written(origin, lane, run, blocks, cx.now);
             }
             Up::PastCongestion(piece) => past_congestion(self, *piece, lanes, cx),
+            Up::SentRecorded { origin } => sent_recorded(origin, lanes, cx),
             Up::RunFlushed { origin, cleaned } => self.destager.run_flushed(origin, cleaned, cx),
             Up::RunDropped { origin } => self.destager.run_dropped(origin, cx.now),
             Up::DestageFailed { origin, error } => {
                 let attempts = self.destager.failed(origin, cx.now);
+                if attempts >= GIVE_UP_AFTER {
+                    lanes.send_all(|| Down::GiveUpEras { origin, error }, cx);
+                }
                 if attempts >= GIVE_UP_AFTER && matches!(error, DeviceError::NoSpace | DeviceError::ReadOnly) {
                     for piece in self.throttle.give_up(origin, &self.destager, cx) {
                         part_done(self, piece.request, Some(error.into()), cx);

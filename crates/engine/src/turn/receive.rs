@@ -3,8 +3,9 @@
 
 use crate::act::checkpoint::{begin_checkpoint, checkpoint_flushed};
 use crate::act::commit::unproven::{drop_doubtful, promoted_flushed};
+use crate::act::destage::barrier::fail_awaiting_eras;
 use crate::act::destage::run::run_flushed;
-use crate::act::direct::{drop_replaced, give_up_awaiting_clean};
+use crate::act::direct::{drop_replaced, give_up_awaiting_clean, resume_awaiting_clean};
 use crate::act::hang::look_for_lost;
 use crate::act::recover::end_recovery;
 use crate::act::write::give_up_room;
@@ -28,6 +29,8 @@ impl Lane {
             Down::OriginFlushed { waiter, result } => self.origin_flushed(waiter, result, cx),
             Down::OriginDoubtful { origin } => drop_doubtful(self, origin, cx),
             Down::GiveUpRoom { origin, error } => give_up_room(self, &cx.facts.origins[origin].places(), error, cx),
+            Down::ErasSent => resume_awaiting_clean(self, cx),
+            Down::GiveUpEras { origin, error } => fail_awaiting_eras(self, origin, error, cx),
             Down::GiveUpClean { origin } => give_up_awaiting_clean(self, origin, cx),
             Down::TryLost => self.try_lost(cx),
             Down::LookForLost => look_for_lost(self, cx),

@@ -37,12 +37,14 @@ mod with {
 
     /// The bugs that hardly any random life meets (one in some hundred), and the workload that is
     /// made to meet them.
-    const MADE_FOR: [(Canary, &str); 5] = [
+    const MADE_FOR: [(Canary, &str); 7] = [
         (Canary::OriginAhead, "modes"),
         (Canary::MirrorUnrecorded, "mirror-lead"),
         (Canary::StaleNeighbour, "neighbours"),
         (Canary::JoinedVoid, "neighbours"),
         (Canary::InheritedFlushed, "killed"),
+        (Canary::EraUncut, "ordered"),
+        (Canary::EraEarly, "ordered"),
     ];
 
     pub(crate) fn main(args: &[&str]) -> Result<bool, String> {

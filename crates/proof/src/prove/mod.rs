@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// The command line, as it is told after a mistake.
 pub(crate) const USAGE: &str = "\
-usage: flashfront-proof sweep [--point POINT]
+usage: flashfront-proof sweep [--point POINT | --workload NAME]
        flashfront-proof torture [--seconds N] [--seed S] [--with NAME=NUMBER,...]
        flashfront-proof golden [--seeds N]
        flashfront-proof canaries [--all]

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flashfront_proof::panics;
-use flashfront_proof::sweep::{Point, Share, Swept, WORKLOADS, events, reproduce, sweep};
+use flashfront_proof::sweep::{Point, Share, Swept, WORKLOADS, Workload, events, reproduce, sweep};
 
 use super::{USAGE, interrupted, on_all_cores, one_line, seconds_left};
 
@@ -15,7 +15,8 @@ const SHOWN_MAX: usize = 20;
 pub(crate) fn main(args: &[&str]) -> Result<bool, String> {
     panics::keep();
     match args {
-        [] => all(),
+        [] => all(|_| true),
+        ["--workload", name] if WORKLOADS.iter().any(|it| it.name == *name) => all(|it| it.name == *name),
         ["--point", point] => one(&point.parse()?),
         _ => Err(USAGE.to_owned()),
     }
@@ -30,14 +31,14 @@ fn one(point: &Point) -> Result<bool, String> {
     Ok(judged.is_ok())
 }
 
-fn all() -> Result<bool, String> {
+fn all(chosen: impl Fn(&Workload) -> bool + Sync) -> Result<bool, String> {
     let stop = interrupted()?;
-    let all: u64 = WORKLOADS.iter().map(events).sum();
+    let all: u64 = WORKLOADS.iter().filter(|it| chosen(it)).map(events).sum();
     let done = AtomicU64::new(0);
     let shares = on_all_cores(
         |nth, of| {
             let mut outcome = Swept::default();
-            for workload in WORKLOADS {
+            for workload in WORKLOADS.iter().filter(|it| chosen(it)) {
                 outcome.add(sweep(workload, Share { of, nth }, &mut |_| {
                     done.fetch_add(1, Ordering::Relaxed);
                     if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -196,6 +196,8 @@ pub const WORKLOADS: &[Workload] = &[
         run: replay,
         again: true,
     },
+    super::ordered::ORDERED,
+    super::ordered::ORDERED_LANES,
 ];
 
 fn writeback(on: &mut Stage<'_>) {

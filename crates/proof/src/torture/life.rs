@@ -11,16 +11,20 @@ use flashfront_engine::{
     Control, DeviceError, DeviceId, Event, MirrorStatus, Mode, Op, OriginId, RequestId, RequestOp, buffers_most,
 };
 
+use super::clients::ClientPlan;
 use super::extra::Extra;
-use super::plan::{ClientPlan, Plan, Trouble};
+use super::plan::{Plan, Trouble};
 use super::{trouble, volumes};
 use crate::client::Client;
 use crate::spec::WorldSpec;
+use crate::sweep::FATES;
 
 mod restart;
 
 /// The most lost blocks that are left alone.
 const LOST_MAX: usize = 3;
+/// Requests for each look at the bare origins, where destage is ordered.
+const ORDER_EVERY: u64 = 12;
 /// The owner of requests that restore lost blocks. It is none of the clients.
 const OPERATOR: usize = usize::MAX;
 
@@ -58,6 +62,7 @@ struct Life {
     fate_rng: Rng,
     extra_rng: Rng,
     volume_rng: Rng,
+    order_rng: Rng,
     client: Client,
     /// The client of each request in flight.
     owners: BTreeMap<RequestId, usize>,
@@ -93,6 +98,7 @@ pub fn run(mut plan: Plan, seed: u64) -> Lived {
         fate_rng: Rng::new(seed ^ 0xfa_7e_05),
         extra_rng: Rng::new(seed ^ 0xe8_7a_a5),
         volume_rng: Rng::new(seed ^ 0x0_7ab1e5),
+        order_rng: Rng::new(seed ^ 0x0b_de_55),
         client,
         owners: BTreeMap::new(),
         streams: vec![0; plan.clients.len()],
@@ -122,6 +128,7 @@ fn first_client(plan: &Plan) -> Client {
         client.world.put_beside();
     }
     if plan.trouble == Trouble::CacheLies {
+        client.oracle.history = None;
         client.oracle.remember();
     }
     if plan.fickle && matches!(plan.trouble, Trouble::Errors | Trouble::CacheDies) {
@@ -186,6 +193,10 @@ impl Life {
                 self.client.world.pass(ns);
             }
             self.judge();
+            if one_in(&mut self.order_rng, ORDER_EVERY) {
+                let (_, fate) = FATES[self.order_rng.below(4) as usize];
+                self.client.judge_order(self.order_rng.next_u64(), fate);
+            }
             self.restore();
         }
     }

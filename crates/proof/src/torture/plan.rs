@@ -5,8 +5,9 @@
 use std::fmt;
 
 use flashfront_device::Rng;
-use flashfront_engine::{Durability, Mode, Options, policy};
+use flashfront_engine::{Destage, Durability, Mode, Options, policy};
 
+use super::clients::{ClientPlan, client};
 use super::extra::{self, Extra};
 use super::pick::pick;
 use crate::spec::{OriginSpec, WorldSpec};
@@ -24,27 +25,6 @@ pub enum Trouble {
     /// The cache device lies. It has rot, flipped bits, lost and misdirected writes, and flushes
     /// that do nothing.
     CacheLies,
-}
-
-/// A client, described by its requests.
-#[derive(Clone, Copy, Debug)]
-pub struct ClientPlan {
-    /// The most requests in flight.
-    pub depth: usize,
-    /// The percentage of requests that are reads.
-    pub reads: u64,
-    /// The longest request, in sectors.
-    pub sectors_max: u64,
-    /// The size of the hot part at the start of each origin, in sectors. Most requests go there.
-    pub hot_sectors: u64,
-    /// The number of requests for each FLUSH.
-    pub flush_every: u64,
-    /// The number of writes for each with FUA; 0 = none.
-    pub fua_every: u64,
-    /// The number of requests for each discard or write-zeroes; 0 = none.
-    pub special_every: u64,
-    /// Whether each request begins where the last one ended.
-    pub sequential: bool,
 }
 
 /// The plan of one cache's life.
@@ -112,6 +92,7 @@ impl Plan {
         // Late I/O of a device that can only fail in part is waited for: such a device must not
         // fail as a whole.
         spec.origin_limit_ns = pick(&mut Rng::new(seed ^ 0x4a_96), &[None, Some(HANGS_AFTER_NS)]);
+        spec.options.destage = pick(&mut Rng::new(seed ^ 0x0bde5), &[Destage::Free, Destage::Free, Destage::Ordered]);
         let extra_rng = &mut Rng::new(seed ^ 0xe87a);
         let extras = Extra::draw(extra_rng);
         // Half of the lives with extras have a mirror.
@@ -199,6 +180,7 @@ impl Plan {
             What::Mail => self.spec.by_mail = change.value > 0,
             What::ReadAround => self.spec.options.read_around_blocks = change.value,
             What::Budget => self.spec.options.flash_writes_per_day_bytes = None,
+            What::Ordered => self.spec.options.destage = Destage::ALL[change.value.min(1) as usize],
             What::Extras => self.extras.clear(),
             What::Extra(extra) => self.extras.retain(|it| *it != extra),
             What::Faults if change.value == 0 => self.trouble = Trouble::None,
@@ -225,6 +207,7 @@ impl Plan {
             none(What::Apart, self.spec.apart.is_some()),
             none(What::Mail, self.spec.by_mail),
             none(What::ReadAround, self.spec.options.read_around_blocks > 0),
+            none(What::Ordered, self.spec.options.destage == Destage::Ordered),
             none(What::Budget, self.spec.options.flash_writes_per_day_bytes.is_some()),
             halved(What::Generations, self.generations),
             halved(What::Clients, self.clients.len() as u64),
@@ -268,6 +251,8 @@ pub enum What {
     Mail,
     /// Blocks of a read around a miss.
     ReadAround,
+    /// Whether destage is ordered.
+    Ordered,
     /// Bytes that may be written to flash in a day. Only 0, which means no bound, makes a
     /// difference.
     Budget,
@@ -286,7 +271,7 @@ pub struct Change {
     value: u64,
 }
 
-const WHATS: [(&str, What); 17] = [
+const WHATS: [(&str, What); 18] = [
     ("generations", What::Generations),
     ("requests", What::Requests),
     ("clients", What::Clients),
@@ -301,6 +286,7 @@ const WHATS: [(&str, What); 17] = [
     ("apart", What::Apart),
     ("mail", What::Mail),
     ("read-around", What::ReadAround),
+    ("ordered", What::Ordered),
     ("budget", What::Budget),
     ("extras", What::Extras),
     ("faults", What::Faults),
@@ -382,18 +368,5 @@ fn world(rng: &mut Rng) -> WorldSpec {
         origin_limit_ns: None,
         options,
         check: true,
-    }
-}
-
-fn client(rng: &mut Rng, small: u64) -> ClientPlan {
-    ClientPlan {
-        depth: pick(rng, &[1, 4, 16, 32]),
-        reads: pick(rng, &[10, 40, 80]),
-        sectors_max: pick(rng, &[8, 64, 256, 2048]),
-        hot_sectors: pick(rng, &[64, 4096, small, small]).min(small),
-        flush_every: pick(rng, &[4, 20, 1000]),
-        fua_every: pick(rng, &[0, 10, 2]),
-        special_every: pick(rng, &[0, 20, 5]),
-        sequential: rng.below(5) == 0,
     }
 }

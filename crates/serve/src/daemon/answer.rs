@@ -184,6 +184,7 @@ impl Daemon {
             origin_path: whole(file),
             uris: self.uris.get(at).cloned().unwrap_or_default(),
             durability: self.config.policy.durability.name().to_owned(),
+            destage: self.config.policy.destage.name().to_owned(),
             policy: policy.to_owned(),
             origin_error: origin.ok().and_then(|origin| self.refused(origin, status)),
             origin_hang: hangs::report(&self.pump, DeviceId::Origin(volume.id)),

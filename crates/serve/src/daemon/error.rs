@@ -129,6 +129,12 @@ pub enum ServeError {
         /// Why.
         error: LimitError,
     },
+    /// Ordered destage needs format version 2.
+    #[error("{path}: ordered destage needs format version 2, and this cache has version 1; run `flashfront volume convert`", path = path.display())]
+    OrderNeedsVersion2 {
+        /// The cache device.
+        path: PathBuf,
+    },
     /// TLS can't be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),

@@ -11,7 +11,7 @@ use flashfront_device::Device;
 use flashfront_device::real::{Access, DeviceFile, Reactor};
 use flashfront_device::wrap::Patience;
 use flashfront_engine::format::{OriginRecord, Superblock};
-use flashfront_engine::{DeviceId, Durability, Engine, Options, policy};
+use flashfront_engine::{Destage, DeviceId, Durability, Engine, Options, policy};
 
 use super::apart::check_apart;
 use super::error::failed;
@@ -126,10 +126,14 @@ pub(super) fn options(config: &Config, opened: &Opened) -> Result<Options, Serve
         false => limit::blocks_at_start(config.policy.dirty_limit, superblock)
             .map_err(|error| ServeError::DirtyLimit { path: config.cache.clone(), error })?,
     };
+    if config.policy.destage == Destage::Ordered && superblock.version() < 2 && !config.without_cache {
+        return Err(ServeError::OrderNeedsVersion2 { path: config.cache.clone() });
+    }
     let units = superblock.origins.iter().zip(&opened.origins);
     Ok(Options {
         policy: chosen,
         durability: config.policy.durability,
+        destage: config.policy.destage,
         dirty_limit_blocks: Some(limit),
         ram_front_bytes: config.ram_front_bytes.0,
         flash_writes_per_day_bytes: config.policy.flash_writes_per_day.bytes(superblock.cache_bytes),

@@ -25,9 +25,11 @@ pub(super) fn register(report: &StatusReport, registry: &mut Registry) {
     let dirty = Family::<[(&str, String); 1], Gauge>::default();
     let size = Family::<[(&str, String); 1], Gauge>::default();
     let mode = Family::<[(&str, String); 2], Gauge>::default();
+    let unsent = Family::<[(&str, String); 1], Gauge>::default();
     for volume in &report.volumes {
         let name = [("volume", volume.name.clone())];
         dirty.get_or_create(&name).set(signed(volume.blocks_dirty));
+        unsent.get_or_create(&name).set(signed(volume.oldest_unsent_flush_s));
         size.get_or_create(&name).set(signed(volume.size_bytes));
         for known in Mode::ALL.map(Mode::name) {
             let labels = [name[0].clone(), ("mode", known.to_owned())];
@@ -36,6 +38,8 @@ pub(super) fn register(report: &StatusReport, registry: &mut Registry) {
     }
     registry.register("volume_blocks_dirty", "Dirty blocks of the volume", dirty);
     registry.register("volume_size_bytes", "Size of the volume", size);
+    let help = "Seconds since the oldest FLUSH that the origin alone may lack something of; 0 if it lacks nothing";
+    registry.register("volume_oldest_unsent_flush_seconds", help, unsent);
     registry.register("volume_mode", "1 for the mode that the volume is in, 0 for the others", mode);
     payload(report, registry);
     cache(report, registry);

@@ -80,7 +80,7 @@ impl Reader<'_> {
 
     fn rebuilt(&self, lane: u32, slot: u32, to: u32, seq: u64, held: &Slots) -> CommitHeader {
         let entry = |at: u32| match held.get(at) {
-            Some(Live { key, checksum, dirty: true, .. }) => Entry::Dirty { key, checksum },
+            Some(Live { key, checksum, dirty: true, .. }) => Entry::Dirty { key, checksum, era: 0 },
             Some(Live { key, checksum, dirty: false, .. }) => Entry::Clean { key, checksum },
             None => Entry::Dead,
         };
@@ -103,7 +103,7 @@ impl Reader<'_> {
 fn describes(header: &CommitHeader, slot: u32, held: &Slots) -> bool {
     let mut said = BTreeMap::new();
     for (at, entry) in header.placed(slot) {
-        if let Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } = *entry {
+        if let Entry::Dirty { key, checksum, .. } | Entry::Clean { key, checksum } = *entry {
             said.insert(at, (key, checksum));
         }
     }

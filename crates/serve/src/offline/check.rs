@@ -230,7 +230,7 @@ fn headers(reader: &mut Reader<'_>, walk: &LaneWalk, segment: &Segment, last_liv
             break;
         };
         for (at, entry) in header.placed(slot) {
-            if let Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } = *entry {
+            if let Entry::Dirty { key, checksum, .. } | Entry::Clean { key, checksum } = *entry {
                 known.insert(at, (key, checksum));
             }
         }

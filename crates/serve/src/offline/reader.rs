@@ -81,7 +81,7 @@ impl Reader<'_> {
         with_data.zip(data.chunks(BLOCK_LEN)).all(|(entry, block)| match *entry {
             // As in replay: such a commit is whole without it, and so is what comes after.
             Entry::Clean { .. } if no_clean => true,
-            Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
+            Entry::Dirty { key, checksum, .. } | Entry::Clean { key, checksum } => {
                 checksum_of(block, key, self.superblock) == checksum
             }
             _ => true,

@@ -167,7 +167,7 @@ impl Reader<'_> {
     fn describes_its_data(&self, header: &CommitHeader, lane: u32, slot: u32) -> bool {
         let mut looked = false;
         for (at, entry) in header.placed(slot) {
-            if let Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } = *entry {
+            if let Entry::Dirty { key, checksum, .. } | Entry::Clean { key, checksum } = *entry {
                 looked = true;
                 let block = self.blocks(self.superblock.slot_offset(lane, at), 1);
                 if block.is_ok_and(|block| checksum_of(&block, key, self.superblock) == checksum) {

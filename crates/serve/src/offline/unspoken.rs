@@ -35,7 +35,7 @@ impl Reader<'_> {
         for (&slot, placed) in headers.range(first..first + slots) {
             let Some(header) = self.header(lane, slot) else { continue };
             let verifies = |(at, entry): (u32, &Entry)| match *entry {
-                Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
+                Entry::Dirty { key, checksum, .. } | Entry::Clean { key, checksum } => {
                     let sum = bytes.block(at).ok().map(|block| checksum_of(block, key, self.superblock));
                     Some((at, sum == Some(checksum)))
                 }

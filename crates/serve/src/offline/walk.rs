@@ -82,11 +82,12 @@ impl LaneWalk {
         for (slot, entry) in header.placed(slot) {
             match *entry {
                 Entry::Dead => {}
-                Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
+                Entry::Dirty { key, checksum, .. } | Entry::Clean { key, checksum } => {
                     let dirty = matches!(entry, Entry::Dirty { .. });
                     self.live.insert(Live { key, slot, dirty, older: false, checksum, checksum_mask: u32::MAX });
                 }
                 Entry::Invalidate { key, blocks } => self.live.remove_range(key, blocks),
+                Entry::Sent { .. } => {}
                 Entry::Cleaned { key, slot } => self.live.clean(key, slot),
                 Entry::Freed { segment } => {
                     let first = segment.saturating_mul(self.segment_slots);

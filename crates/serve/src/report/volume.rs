@@ -41,6 +41,8 @@ pub struct VolumeFacts {
     pub removing: bool,
     /// The name of the durability.
     pub durability: String,
+    /// The name of the order of destage.
+    pub destage: String,
     /// The name of the policy.
     pub policy: String,
     /// Why its origin refuses dirty data.
@@ -102,6 +104,13 @@ pub struct VolumeReport {
     pub blocks_cached: u64,
     /// The dirty ones among them.
     pub blocks_dirty: u64,
+    /// The order in which dirty data goes to its origin: `free`, or `ordered`, as FLUSHes came.
+    #[serde(default)]
+    pub destage: String,
+    /// Seconds since the oldest FLUSH was acknowledged that its origin alone may lack something of;
+    /// 0 if it lacks nothing.
+    #[serde(default)]
+    pub oldest_unsent_flush_s: u64,
     /// Why its origin refused them when they were last tried, unless something was destaged since.
     #[serde(default)]
     pub origin_error: Option<String>,
@@ -178,6 +187,7 @@ impl VolumeReport {
             clients,
             removing,
             durability,
+            destage,
             policy,
             origin_error,
             origin_hang,
@@ -209,6 +219,8 @@ impl VolumeReport {
             size_bytes: origin.size_bytes,
             blocks_cached: origin.blocks_cached,
             blocks_dirty: origin.blocks_dirty,
+            destage,
+            oldest_unsent_flush_s: origin.unsent_flush_ns.map_or(0, |ns| ns / 1_000_000_000),
             origin_error,
             origin_hang,
             origin_state: if origin_link.away_s.is_some() { "away" } else { "up" }.to_owned(),

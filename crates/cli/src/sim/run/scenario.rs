@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use flashfront_device::sim::{Known, known};
-use flashfront_engine::{BLOCK_BYTES, Mode, Options, REQUEST_BYTES_MAX};
+use flashfront_engine::{BLOCK_BYTES, Destage, Mode, Options, REQUEST_BYTES_MAX};
 use flashfront_serve::config::{Age, Size};
 use flashfront_serve::daemon::dirty_limit_blocks;
 use flashfront_sim::load::{Job, Pattern};
@@ -18,7 +18,9 @@ use crate::usage::Usage;
 
 mod tables;
 
-use tables::{EngineTable, File, JobTable, MeasureName, ModeName, Other, PatternName, PhaseTable, TargetTable};
+use tables::{
+    DestageName, EngineTable, File, JobTable, MeasureName, ModeName, Other, PatternName, PhaseTable, TargetTable,
+};
 
 /// Requests in flight, and sequences, of one job: each takes memory.
 const WORKERS_MAX: u32 = 1 << 16;
@@ -113,6 +115,9 @@ fn options(table: &EngineTable, cache_bytes: u64) -> anyhow::Result<Options> {
     }
     if let Some(age) = table.dirty_age {
         options.dirty_age_max_ns = ns(Some(age));
+    }
+    if let Some(DestageName::Ordered) = table.destage {
+        options.destage = Destage::Ordered;
     }
     if let Some(name) = &table.policy {
         let all = flashfront_engine::policy::ALL;

@@ -68,6 +68,7 @@ fn report() -> StatusReport {
         clients: 1,
         removing: false,
         durability: "flush".to_owned(),
+        destage: "free".to_owned(),
         policy: "gated".to_owned(),
         origin_error: Some("no space left (ENOSPC)".to_owned()),
         origin_hang: None,

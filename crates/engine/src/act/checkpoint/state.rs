@@ -4,7 +4,8 @@
 use alloc::vec::Vec;
 
 use crate::fact::memory::Buf;
-use crate::format::{CheckpointEntry, STREAMS};
+use crate::format::{CheckpointEntry, EraEntry, STREAMS};
+use crate::organ::index::Flat;
 
 /// How far a checkpoint is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +52,15 @@ pub(crate) struct Checkpoint {
     pub(super) part: usize,
     pub(super) pending: Vec<CheckpointEntry>,
     pub(super) entries: u64,
+    /// Blocks at the end of the area for what eras need, and how many of them are written.
+    pub(super) eras_blocks: u32,
+    pub(super) eras_written: u32,
+    /// The next version to write.
+    pub(super) eras_from: Option<(Flat, u64)>,
+    /// What is to be said of eras that are on their origins.
+    pub(super) eras_sent: Vec<EraEntry>,
+    /// Clean blocks that have room.
+    pub(super) clean_left: u64,
     pub(super) buf: Option<Buf>,
 }
 

@@ -92,6 +92,15 @@ pub(crate) enum Note {
     Dropped(Flat),
 }
 
+/// A block in a commit.
+pub(super) struct Put {
+    pub(super) flat: Flat,
+    pub(super) checksum: u32,
+    /// The low half of the era that needs a dirty block.
+    pub(super) era: u32,
+    pub(super) dirty: bool,
+}
+
 /// A commit that takes blocks.
 pub(super) struct Open {
     pub(super) buf: Buf,
@@ -99,7 +108,7 @@ pub(super) struct Open {
     pub(super) size: u32,
     pub(super) header_slot: u32,
     /// An entry for each data block, in slot order.
-    pub(super) blocks: Vec<(Flat, bool, u32)>,
+    pub(super) blocks: Vec<Put>,
     pub(super) since: Time,
 }
 

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::log::{CLEANED_WAITING_MAX, For, Note, Sealed};
+use super::log::{CLEANED_WAITING_MAX, For, Note, Put, Sealed};
 use crate::act::commit::open;
 use crate::act::commit::unproven::{await_proof, hurry_proof};
 use crate::act::mirror::Copied;
@@ -48,12 +48,15 @@ fn seal_now(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
     let Some(open) = log.tails[stream as usize].open.take() else { return };
     let first = open.header_slot + 1;
     let mut entries = Vec::with_capacity(open.blocks.len() + 8);
-    for (nth, &(flat, dirty, checksum)) in open.blocks.iter().enumerate() {
-        let current = lane.store.get(flat).is_some_and(|found| found.slot == first + nth as u32);
+    for (slot, &Put { flat, dirty, checksum, era }) in (first..).zip(&open.blocks) {
+        let current = lane.store.get(flat).is_some_and(|found| found.slot == slot);
         let key = cx.facts.key(flat);
+        // An older version may be needed, too.
+        let held = || lane.eras.as_ref().is_some_and(|eras| eras.era_of(flat, slot).is_some());
         entries.push(match (current, dirty) {
+            (true, true) => Entry::Dirty { key, checksum, era },
+            (false, true) if held() => Entry::Dirty { key, checksum, era },
             (false, _) => Entry::Dead,
-            (true, true) => Entry::Dirty { key, checksum },
             (true, false) => Entry::Clean { key, checksum },
         });
     }
@@ -92,7 +95,7 @@ fn seal_now(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
     log.next_seq += 1;
     log.segment_of(first).last_seq = seq;
     if stream == Stream::Promoted {
-        let blocks = open.blocks.iter().map(|block| block.0).collect();
+        let blocks = open.blocks.iter().map(|block| block.flat).collect();
         await_proof(lane, seq, first, blocks, cx);
     }
     let log = &mut lane.log;
@@ -167,7 +170,7 @@ pub(crate) fn commit_step(lane: &mut Lane, cx: &mut Cx<'_>) {
     let waited_for = !log.unsealed_waiters.is_empty() || !log.notes.is_empty();
     let in_flight = log.group_seq > log.durable_seq;
     let crowded = log.cleaned.len() >= CLEANED_WAITING_MAX;
-    let frees = log.notes.iter().any(|note| matches!(note, Note::Entry(Entry::Freed { .. })));
+    let frees = log.notes.iter().any(|note| matches!(note, Note::Entry(Entry::Freed { .. } | Entry::Sent { .. })));
     let frees = frees || (waited_for && full_of_lost(lane, cx));
     let log = &lane.log;
     let wanted = (due || crowded) && !log.is_deep() || waited_for && !in_flight;

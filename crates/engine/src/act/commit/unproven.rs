@@ -89,7 +89,7 @@ pub(crate) fn drop_doubtful(lane: &mut Lane, origin: usize, cx: &mut Cx<'_>) {
     let places = cx.facts.origins[origin].places();
     let log = &lane.log;
     let open = log.tails[Stream::Promoted as usize].open.iter();
-    let open = open.flat_map(|open| (open.header_slot + 1..).zip(open.blocks.iter().map(|block| block.0)));
+    let open = open.flat_map(|open| (open.header_slot + 1..).zip(open.blocks.iter().map(|block| block.flat)));
     let sealed = log.unproven.iter().filter(|it| it.awaits > 0).flat_map(Unproven::blocks);
     let doubtful: Vec<(u32, Flat)> = open.chain(sealed).filter(|(_, flat)| places.contains(&flat.0)).collect();
     lane.window.forget(Flat(places.start), Flat(places.end));

@@ -63,7 +63,7 @@ impl Log {
     /// replayed.
     pub(crate) fn without_cache(&mut self, waiter: Waiter, failure: FailureRecord) -> Wait {
         match waiter {
-            Waiter::Run(_) => Wait::Over(Ok(())),
+            Waiter::Run(_) | Waiter::Sent(_) => Wait::Over(Ok(())),
             Waiter::Request(_) | Waiter::Piece(_) | Waiter::Freed(_) => Wait::Later,
             Waiter::Invalidated(_) | Waiter::Replaced(_) | Waiter::Dropped(_) => match failure {
                 FailureRecord::Unknown => {

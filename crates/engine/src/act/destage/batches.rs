@@ -9,9 +9,9 @@ use super::order::{self, DirtyView, Order};
 use super::refusals::Refusals;
 use super::state::Ending;
 use crate::act::commit::seal::seal;
-use crate::act::destage::run::{run_end, start_run};
+use crate::act::destage::run::{run_end, start_run, to_destage};
 use crate::cx::Cx;
-use crate::fact::types::Time;
+use crate::fact::types::{OriginId, Time};
 use crate::lane::Lane;
 use crate::lanes::Lanes;
 use crate::organ::flush::FlushWaiter;
@@ -89,18 +89,19 @@ pub(super) struct Batches {
     pub(super) ending: Ending,
 }
 
-/// The dirty blocks of one origin: (lanes, its places).
-struct DirtyBlocks<'a>(&'a Lanes, Range<u64>);
+/// The dirty blocks of one origin: (lanes, its places); where destage is ordered, those of this era
+/// alone.
+struct DirtyBlocks<'a>(&'a Lanes, Range<u64>, Option<(OriginId, u64)>);
 
 impl DirtyView for DirtyBlocks<'_> {
     fn next(&self, from: u64) -> Option<u64> {
         let from = Flat(from.max(self.1.start));
-        self.0
-            .iter()
-            .filter_map(|lane| lane.store.next_dirty(from))
-            .min()
-            .map(|flat| flat.0)
-            .filter(|place| *place < self.1.end)
+        let next = |lane: &Lane| match (&lane.eras, self.2) {
+            (None, _) => lane.store.next_dirty(from),
+            (Some(eras), Some((origin, era))) => eras.next(origin, era, from),
+            (Some(_), None) => None,
+        };
+        self.0.iter().filter_map(|lane| next(lane)).min().map(|flat| flat.0).filter(|place| *place < self.1.end)
     }
 }
 
@@ -299,7 +300,9 @@ impl Batches {
         router: &Router,
         cx: &mut Cx<'_>,
     ) -> bool {
-        let Some(next) = self.order.next(&DirtyBlocks(lanes, places)) else {
+        let origin = cx.facts.origin_of(Flat(places.start));
+        let era = cx.delta.origins[origin].cuts.destaging().map(|era| (cx.facts.origins[origin].id, era));
+        let Some(next) = self.order.next(&DirtyBlocks(lanes, places, era)) else {
             self.begin_sweep(cx.now);
             return false;
         };
@@ -349,7 +352,7 @@ fn pass_over(lane: &mut Lane, flat: Flat) -> bool {
 
 /// A block that should be destaged is still in an open commit: seal that. Whether it was.
 fn seal_for_destage(lane: &mut Lane, flat: Flat, cx: &mut Cx<'_>) -> bool {
-    let unsealed = lane.store.get(flat).is_some_and(|found| lane.log.unsealed(found.slot));
+    let unsealed = to_destage(lane, flat, cx).is_some_and(|version| lane.log.unsealed(version.0));
     if unsealed {
         seal(lane, crate::format::Stream::Writes, cx);
     }

@@ -4,6 +4,7 @@
 //! - `order` says which dirty block is next, and `rate` how many runs may be in flight.
 //! - `run` carries out one run within its lane.
 //! - `batches` keeps the runs of an origin and decides when they are flushed.
+//! - `ordered` and `versions` keep the order of FLUSHes, where that is asked for.
 //! - `refusals` decides when an origin that refuses is tried again.
 //! - `schedule` is the coordinator's part that brings them together.
 //!
@@ -11,13 +12,16 @@
 //! origin's flush after that write. If the block was rewritten meanwhile, it stays dirty too (test:
 //! `dirty_until_durable`).
 
+pub(crate) mod barrier;
 pub(crate) mod batches;
 pub mod order;
+pub(crate) mod ordered;
 pub(crate) mod rate;
 mod readers;
 mod refusals;
 pub(crate) mod run;
 mod schedule;
 pub(crate) mod state;
+pub(crate) mod versions;
 
 pub(crate) use schedule::Destager;

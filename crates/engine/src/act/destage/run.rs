@@ -19,6 +19,7 @@ use alloc::vec::Vec;
 use super::state::{RUN_BLOCKS_MAX, Run, buffer_blocks};
 use crate::act::commit::log::Bytes;
 use crate::act::damage::{damaged, holder, lose, try_other};
+use crate::act::destage::versions::{is_held, version_over};
 use crate::act::direct::{fail_awaiting_clean, resume_awaiting_clean};
 use crate::act::reclaim::stuck::give_back;
 use crate::cx::{Cx, blocks_span};
@@ -54,15 +55,31 @@ pub(crate) fn run_end(lane: &Lane, flat: Flat) -> Option<Flat> {
     (end > flat.0).then_some(Flat(end))
 }
 
+/// The version of a block that is to be destaged, if there is one: slot and checksum. In order it
+/// is the one that the era at hand needs.
+pub(crate) fn to_destage(lane: &Lane, flat: Flat, cx: &Cx<'_>) -> Option<(u32, u32)> {
+    let Some(eras) = &lane.eras else {
+        let found = lane.store.get(flat).filter(|found| found.dirty && !lane.trouble.is_lost(flat))?;
+        return Some((found.slot, found.checksum));
+    };
+    let era = cx.delta.origins[cx.facts.origin_of(flat)].cuts.destaging()?;
+    eras.get(flat, era).map(|version| (version.slot, version.checksum))
+}
+
+/// The clean version of a block that may bridge a gap.
+fn to_bridge(lane: &Lane, flat: Flat) -> Option<(u32, u32)> {
+    // Replay counts all blocks that it finds as blocks of the main zone.
+    let bridges = |found: &Found| !found.dirty && lane.log.zone_of(found.slot) == Zone::Writes;
+    let found = lane.store.get(flat).filter(bridges)?;
+    (!lane.trouble.is_lost(flat)).then_some((found.slot, found.checksum))
+}
+
 /// The version of a block that can be destaged now, or, if the block is clean, bridged.
 fn destageable(lane: &Lane, flat: Flat, dirty: bool, cx: &Cx<'_>) -> Option<(u32, u32)> {
-    let found = lane.store.get(flat).filter(|found| found.dirty == dirty)?;
+    let version = if dirty { to_destage(lane, flat, cx) } else { to_bridge(lane, flat) }?;
     // After a failure of the cache device nothing is changed in place any more.
-    let sealed = cx.cache_failed() || !lane.log.unsealed(found.slot);
-    // Replay counts all blocks that it finds as blocks of the main zone.
-    let sealed = sealed && (dirty || lane.log.zone_of(found.slot) == Zone::Writes);
-    let free = sealed && !lane.trouble.is_lost(flat) && run_end(lane, flat).is_none();
-    free.then_some((found.slot, found.checksum))
+    let sealed = cx.cache_failed() || !lane.log.unsealed(version.0);
+    (sealed && run_end(lane, flat).is_none()).then_some(version)
 }
 
 /// The clean blocks of the gap at `from`, if all are cached and the dirty block behind the gap can
@@ -176,6 +193,9 @@ fn run_gathered(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
             // A block alone.
             if try_other(lane, first, slot, device, read, cx) != Finding::AskOther {
                 lose(lane, first, slot, cx);
+                if is_held(lane, first, slot) {
+                    version_over(lane, first, slot, cx);
+                }
             }
         } else {
             let dirty = |flat: &Flat| lane.store.get(*flat).is_some_and(|found| found.dirty);
@@ -195,6 +215,9 @@ fn run_gathered(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
             let finding = try_other(lane, flat, slot, device, Ok(()), cx);
             if finding.result() == Some(Ok(())) {
                 damaged(lane, flat, slot, finding, cx);
+                if is_held(lane, flat, slot) {
+                    lose_held(lane, flat, slot, cx);
+                }
             }
         }
     }
@@ -212,6 +235,14 @@ fn run_gathered(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
     } else {
         write_run(lane, run, cx);
     }
+}
+
+/// No copy of an older version is what it was. The eras after it go on without it. The origin then
+/// is like a disk that has lost a sector, until the newer version is destaged.
+fn lose_held(lane: &mut Lane, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
+    cx.event(Event::Corrupt { key: cx.facts.key(flat), dirty: true });
+    cx.delta.counters.corrupt_blocks += 1;
+    version_over(lane, flat, slot, cx);
 }
 
 /// Writes a gathered run to its origin.
@@ -308,6 +339,9 @@ pub(crate) fn run_flushed(lane: &mut Lane, run: usize, result: Result<(), Device
     for (flat, (slot, _)) in (first.0..).map(Flat).zip(versions) {
         // Only a block that hasn't been rewritten becomes clean: a newer version is in another
         // slot.
+        if lane.eras.is_some() && slot != NO_SLOT {
+            version_over(lane, flat, slot, cx);
+        }
         let unlooked = cx.facts.planted(Canary::CleanWithoutLook);
         let found = lane.store.get(flat).filter(|found| found.dirty && (found.slot == slot || unlooked));
         if let Some(Found { slot, .. }) = found {

@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use super::batches::{Batches, Place};
+use super::ordered::order_step;
 use super::rate::{Pace, View, pace};
 use super::readers::Credit;
 use super::state::Ending;
@@ -12,7 +13,7 @@ use crate::act::throttle::Throttle;
 use crate::act::write::awaits_room_at;
 use crate::cx::Cx;
 use crate::delta::Delta;
-use crate::fact::types::{Mode, Time};
+use crate::fact::types::{Destage, Mode, Time};
 use crate::lanes::Lanes;
 use crate::organ::origin::Stage;
 use crate::organ::places;
@@ -48,6 +49,11 @@ pub(crate) struct Destager {
     credit: Credit,
     /// A stop was asked for. (`Facts::stopping` comes when all requests are answered.)
     stopping: bool,
+}
+
+/// Whether destage keeps the order of FLUSHes.
+fn is_ordered(cx: &Cx<'_>) -> bool {
+    cx.facts.options.destage == Destage::Ordered
 }
 
 impl Outlook for Destager {
@@ -170,6 +176,9 @@ impl Destager {
             let origin = (self.turn + nth) % origins;
             if cx.delta.origins[origin].dirty.get() == 0 {
                 self.origins[origin].begin_sweep(cx.now);
+                if !is_ordered(cx) {
+                    cx.delta.origins[origin].cuts.nothing_dirty();
+                }
             }
             let starved = throttle.is_starved(origin, crowded, self, cx);
             let places = cx.facts.origins[origin].places();
@@ -182,13 +191,20 @@ impl Destager {
     }
 
     fn step_of(&mut self, origin: usize, pace: Option<Pace>, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) {
+        let ordered = is_ordered(cx);
+        if ordered {
+            order_step(origin, lanes, cx);
+        }
         let batch = pace.map_or(0, |pace| pace.batch_ns / self.origins[origin].ns_per_run);
         let batch = batch.clamp(BATCH_RUNS_MIN, BATCH_RUNS_MAX) as u32;
         let blocks = BATCH_BLOCKS_MAX.min(cx.facts.dirty_limit / 8 / self.origins.len() as u64);
         if let Some(pace) = pace {
             self.start_runs(origin, pace, (batch, blocks), lanes, router, cx);
         }
-        let pressed = pace.is_some_and(|pace| pace.pressed) || self.is_flush_waited_for(origin, lanes, cx);
+        // The next era waits for the flush.
+        let pressed = pace.is_some_and(|pace| pace.pressed)
+            || ordered && cx.delta.origins[origin].cuts.is_behind()
+            || self.is_flush_waited_for(origin, lanes, cx);
         self.origins[origin].flush_written((batch, blocks), pressed, &mut cx.delta.origins[origin], cx.now);
     }
 
@@ -220,16 +236,19 @@ impl Destager {
         let leaving = facts.mode != Mode::Writeback || cx.cache_failed() || to_go;
         let waited_for = || lanes.iter().any(|lane| lane.trouble.next_urgent(facts.places()).is_some());
         let recent = |since: Time| cx.now.since_ns(since) < IDLE_AFTER_NS;
-        let aged = batches.aged(cx);
+        // What a FLUSH has covered should be on the origin soon, where that is the point.
+        let behind = is_ordered(cx) && it.cuts.is_behind();
+        let aged = batches.aged(cx) || behind;
+        let barred = || is_ordered(cx) && lanes.iter().any(|lane| any_awaits_clean(lane, &facts.places()));
         pace(View {
             // Destage is at full speed where this origin's writers have to stop.
             dirty: room.taken,
             limit: room.limit,
             idle: requests == 0 && !recent(self.last_request),
-            urgent: cx.facts.draining || leaving || starved || waited_for(),
+            urgent: cx.facts.draining || leaving || starved || waited_for() || barred(),
             aged,
             behind: lanes.iter().any(|lane| lane.reclaim.is_behind(cx.now)),
-            readers: cx.delta.cache_reads.until(aged, cx.now).is_some(),
+            readers: !behind && cx.delta.cache_reads.until(aged, cx.now).is_some(),
             clients: it.foreground_ios > 0 || it.last_foreground.is_some_and(recent),
             quiet_ns: it.last_foreground.map_or(u64::MAX, |since| cx.now.since_ns(since)),
         })
@@ -300,8 +319,9 @@ impl Destager {
             }
             tries += 1;
             let places = cx.facts.origins[origin].places();
-            if !batches.start_urgent(&places, place, lanes, router, cx)
-                && !batches.start_next(places, (pace.hurry, place), lanes, router, cx)
+            // In order nothing goes before its turn.
+            if (is_ordered(cx) || !batches.start_urgent(&places, place, lanes, router, cx))
+                && !batches.start_next(places, (pace.hurry || is_ordered(cx), place), lanes, router, cx)
             {
                 sweeps_ended += 1;
                 if !batches.idle() || sweeps_ended == 2 {

@@ -13,6 +13,7 @@ use crate::act::expect::expect_key;
 use crate::cx::Cx;
 use crate::format::{CommitHeader, Entry};
 use crate::lane::Lane;
+use crate::organ::eras::Version;
 use crate::organ::index::{Flat, Found};
 
 /// When more than one in this many segments is freed, the index is walked. So the tables take less
@@ -40,21 +41,27 @@ impl Recovery {
                     let Some(flat) = cx.facts.flat(key) else { continue };
                     lane.unmap(flat, cx);
                 }
-                Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
+                Entry::Dirty { key, checksum, .. } | Entry::Clean { key, checksum } => {
                     let Some(flat) = cx.facts.flat(key) else { continue };
                     if let Some(table) = self.freed.0.get_mut(&(slot / slots)) {
                         let table = table.get_or_insert_with(|| alloc::vec![0; slots as usize].into());
                         table[(slot % slots) as usize] = flat.0 + 1;
                     }
                     let (dirty, checksum) = (matches!(entry, Entry::Dirty { .. }), lane.store.kept(checksum));
-                    lane.map(flat, Found { slot, dirty, hits: 0, checksum }, cx);
+                    if let Entry::Dirty { era, .. } = *entry {
+                        self.eras.note_written(lane, key, flat, era, Version { slot, checksum });
+                    }
+                    lane.map(flat, Found { slot, dirty, hits: 0, checksum }, 0, cx);
                 }
+                Entry::Sent { origin, era } => self.eras.note_sent(origin, era),
                 Entry::Invalidate { key, blocks } => {
                     let Some(first) = cx.facts.flat(key) else { continue };
+                    self.eras.forget_eras(lane, cx, |flat, _| (first..first + blocks).contains(&flat));
                     unmap_range(lane, first, blocks, cx);
                 }
                 Entry::Cleaned { key, slot } => {
                     let Some(flat) = cx.facts.flat(key) else { continue };
+                    self.eras.note_cleaned(lane, key, flat, slot);
                     if lane.store.get(flat).is_some_and(|found| found.slot == slot && found.dirty) {
                         lane.clean(flat, slot, cx);
                     }
@@ -106,6 +113,7 @@ impl Recovery {
             Some(None) => true,
             Some(Some(table)) => table[(slot % slots) as usize] != flat.0 + 1,
         };
+        self.eras.forget_eras(lane, cx, gone);
         let mut blocks = Vec::new();
         lane.store.index().for_each(|flat, found| {
             if gone(flat, found.slot) {

@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 
+use super::eras::ErasFound;
 use crate::cx::Cx;
 use crate::fact::memory::Buf;
 use crate::format::{CheckpointHeader, CommitHeader, STREAMS, UnprovenBlocks};
@@ -38,6 +39,8 @@ pub(crate) struct Recovery {
     pub(super) area: u32,
     pub(super) header: Option<CheckpointHeader>,
     pub(super) block: u32,
+    /// Blocks of the checkpoint before what eras need.
+    pub(super) body: u32,
     pub(super) batch: u32,
     pub(super) ages_read: usize,
     pub(super) entries_read: u64,
@@ -70,6 +73,8 @@ pub(crate) struct Recovery {
     pub(super) freed: Freed,
     pub(super) unproven: UnprovenBlocks,
     pub(super) commits: u64,
+    /// What the log tells of eras.
+    pub(super) eras: ErasFound,
 }
 
 impl Recovery {

@@ -43,6 +43,8 @@ pub(crate) struct Sync {
     pub(super) pause_ns: u64,
     pub(super) resume_at: Option<Time>,
     pub(super) give_up_at: Option<Time>,
+    /// The eras of the origins when the copying began, where destage is ordered.
+    pub(super) eras: Vec<u64>,
 }
 
 impl Sync {
@@ -59,6 +61,7 @@ impl Sync {
             pause_ns: PAUSE_FIRST_NS,
             resume_at: None,
             give_up_at: None,
+            eras: Vec::new(),
         }
     }
 

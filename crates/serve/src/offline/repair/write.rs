@@ -113,6 +113,7 @@ impl Repair {
             next_segments: [NO_SLOT; STREAMS],
             lane: lane.lane as u16,
             checksum_bits: 32,
+            eras_blocks: 0,
         };
         let mut block = vec![0; BLOCK_LEN];
         header.encode_into(&mut block);

@@ -74,6 +74,7 @@ impl Writer {
             next_segments: [NO_SLOT; STREAMS],
             lane: 0,
             checksum_bits: 32,
+            eras_blocks: 0,
         };
         let mut ages = vec![0; self.superblock.segments_per_lane as usize];
         (ages[1], ages[2]) = (SEQ - 2, SEQ - 1);
@@ -94,7 +95,7 @@ fn walked_meanwhile(bench: &Bench, (gone, dirty): (u64, bool), there: u64) -> Wr
         |block, dirty| CheckpointEntry { key: it.key(block), dirty, hits: 0, slot, checksum: it.sum(block, &data) };
     it.checkpoint(&[entry(gone, dirty), entry(there, true)]);
     it.commit(0, SEQ, segment, vec![Entry::Freed { segment: 1 }]);
-    let dirty = Entry::Dirty { key: it.key(there), checksum: it.sum(there, &data) };
+    let dirty = Entry::Dirty { key: it.key(there), checksum: it.sum(there, &data), era: 0 };
     it.commit(segment, SEQ + 1, segment + 2, vec![dirty]);
     it.put(it.superblock.slot_offset(0, slot), |to| to.copy_from_slice(&data));
     it

@@ -43,6 +43,7 @@ pub(super) struct EngineTable {
     pub(super) dirty_age: Option<Age>,
     pub(super) sequential_bypass: Option<Size>,
     pub(super) policy: Option<String>,
+    pub(super) destage: Option<DestageName>,
     pub(super) flash_writes_per_day: Option<FlashBudget>,
 }
 
@@ -53,6 +54,13 @@ pub(super) enum ModeName {
     Writethrough,
     Writearound,
     Passthrough,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum DestageName {
+    Free,
+    Ordered,
 }
 
 #[derive(Debug, Deserialize)]

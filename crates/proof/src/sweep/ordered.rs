@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The workloads of ordered destage. The bare origins are judged at every power cut
+//! ([`crate::order`]), as well as what replay brings back.
+
+use flashfront_engine::{Control, Destage, Mode, RequestOp};
+
+use super::stage::Stage;
+use super::workload::{Workload, small};
+use crate::spec::WorldSpec;
+
+/// A block in sectors.
+const B: u64 = 8;
+
+fn world(lanes: u32) -> WorldSpec {
+    let mut spec = WorldSpec { lanes, stripe_blocks: 4, ..small(Mode::Writeback, 96) };
+    spec.options.destage = Destage::Ordered;
+    spec
+}
+
+pub(super) const ORDERED: Workload = Workload {
+    name: "ordered",
+    summary: "ordered destage: rewrites across FLUSHes, what goes past the log, a daemon killed between two eras",
+    world: || world(1),
+    run: ordered,
+    again: false,
+};
+
+pub(super) const ORDERED_LANES: Workload = Workload {
+    name: "ordered-lanes",
+    summary: "the same with four lanes",
+    world: || world(4),
+    run: ordered,
+    again: false,
+};
+
+/// Writes the same blocks again and again, each time after a FLUSH.
+fn rewrites(on: &mut Stage<'_>, rounds: u64) {
+    for nth in 0..rounds {
+        on.write(0, (nth * 5 % 40) * B, 6 * B, false);
+        on.write(0, 60 * B + nth, 2 * B, nth == 2);
+        on.wait_down_to(0);
+        on.flush(0);
+        on.wait_down_to(0);
+        on.write(0, (nth * 3 % 30) * B + 3, 9, false);
+    }
+}
+
+fn ordered(on: &mut Stage<'_>) {
+    rewrites(on, 4);
+    // Some eras are on the origin, and one in part.
+    on.pass(110_000_000);
+    on.kill();
+    rewrites(on, 2);
+    on.pass(3_000_000);
+    on.kill();
+    on.pass(5_000_000);
+    rewrites(on, 1);
+    on.change(RequestOp::Discard, 0, 2 * B, 12 * B, false);
+    on.change(RequestOp::WriteZeroes { may_discard: true }, 0, 60 * B, 20 * B, false);
+    on.wait_down_to(0);
+    on.flush(0);
+    on.write(0, 4 * B, 3 * B, false);
+    on.wait_down_to(0);
+    on.mode(0, Mode::Writearound);
+    on.write(0, 5 * B, 3 * B, false);
+    on.write(0, 80 * B, 3 * B, true);
+    on.wait_down_to(0);
+    on.mode(0, Mode::Writeback);
+    rewrites(on, 1);
+    on.control(Control::Drain(true));
+    on.write(0, 6 * B, B, false);
+    on.wait_down_to(0);
+    on.flush(0);
+    on.wait_down_to(0);
+    on.pass(50_000_000);
+}
