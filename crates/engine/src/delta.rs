@@ -15,7 +15,7 @@
 use alloc::vec::Vec;
 
 use crate::fact::status::Counters;
-use crate::fact::types::{BLOCK_BYTES, Time};
+use crate::fact::types::{BLOCK_BYTES, Destage, Time};
 use crate::organ::budget::Budget;
 use crate::organ::cache_reads::CacheReads;
 use crate::organ::congestion::{CacheGauge, Taken};
@@ -78,8 +78,12 @@ impl Delta {
     }
 
     /// There is one origin more.
-    pub(crate) fn add_origin(&mut self) {
-        self.origins.push(OriginDelta::new(OriginFlush::new(false)));
+    pub(crate) fn add_origin(&mut self, destage: Destage, now: Time) {
+        let mut origin = OriginDelta::new(OriginFlush::new(false));
+        if destage == Destage::Ordered {
+            origin.cuts.open(now);
+        }
+        self.origins.push(origin);
     }
 
     /// Tells the coordinator something.

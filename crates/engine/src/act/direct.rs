@@ -67,7 +67,6 @@ fn knows(lane: &Lane, first: Flat, end: Flat) -> bool {
 /// Steps 1 to 3; called again whenever a run ends.
 pub(crate) fn clear_way(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) {
     if lane.eras.is_some() && awaits_eras(lane, piece, cx) {
-        lane.awaiting_clean.push(piece);
         return;
     }
     let (first, end, kind) = (lane.pieces[piece].first, lane.pieces[piece].end(), lane.pieces[piece].kind);

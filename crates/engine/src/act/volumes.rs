@@ -17,7 +17,7 @@ use crate::coordinator::Coordinator;
 use crate::cx::{Cx, Turn};
 use crate::fact::canary::Canary;
 use crate::fact::event::Event;
-use crate::fact::types::{BLOCK_BYTES, Destage, OriginId};
+use crate::fact::types::{BLOCK_BYTES, OriginId};
 use crate::fact::volume::{DirtyOnRemove, NewVolume, VolumeChange, VolumeError};
 use crate::format::OriginRecord;
 use crate::lane::Lane;
@@ -320,12 +320,7 @@ fn begin_volume(
         return coordinator.persist.tell(Told::Volume { ticket, origin: id });
     }
     facts.origins.push(Origin::new(&record, base, volume.block_bytes, Stage::Coming));
-    turn.delta.add_origin();
-    if turn.facts.options.destage == Destage::Ordered
-        && let Some(origin) = turn.delta.origins.last_mut()
-    {
-        origin.cuts.open(turn.now);
-    }
+    turn.delta.add_origin(turn.facts.options.destage, turn.now);
     coordinator.add_origin(turn.now);
     (0..lanes.len()).for_each(|lane| lanes.at_hand(lane).add_origin());
     coordinator.persist.tell(Told::Volume { ticket, origin: id });

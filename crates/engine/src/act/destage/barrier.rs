@@ -11,7 +11,7 @@ fn surely_sent(origin: usize, cx: &Cx<'_>) -> u64 {
     if cx.cache_failed() { cuts.sent() } else { cuts.recorded() }
 }
 
-/// Whether a piece has to wait for eras, where destage is ordered. What goes past the log belongs
+/// Lets a piece wait for eras, where destage is ordered. Returns whether it has to. What goes past the log belongs
 /// to the era in which it came: those before it have to be on the origin, for sure. If the log
 /// knows the range, so does the era itself, which is cut for that.
 pub(crate) fn awaits_eras(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) -> bool {
@@ -27,7 +27,11 @@ pub(crate) fn awaits_eras(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) -> boo
         lane.pieces[piece].rare().after_era = Some(cuts.era());
         cuts.era()
     });
-    surely_sent(origin, cx) < after
+    let waits = surely_sent(origin, cx) < after;
+    if waits {
+        lane.awaiting_clean.push(piece);
+    }
+    waits
 }
 
 /// Fails the pieces that wait for eras of an origin which refuses what it is given.
