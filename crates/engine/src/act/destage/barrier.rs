@@ -11,9 +11,9 @@ fn surely_sent(origin: usize, cx: &Cx<'_>) -> u64 {
     if cx.cache_failed() { cuts.sent() } else { cuts.recorded() }
 }
 
-/// Lets a piece wait for eras, where destage is ordered. Returns whether it has to. What goes past the log belongs
-/// to the era in which it came: those before it have to be on the origin, for sure. If the log
-/// knows the range, so does the era itself, which is cut for that.
+/// Lets a piece wait for eras, where destage is ordered. Returns whether it has to. What goes past
+/// the log belongs to the era in which it came. Those before it have to be on the origin, for sure.
+/// If the log knows the range, so does the era itself, which is cut for that.
 pub(crate) fn awaits_eras(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) -> bool {
     let origin = cx.facts.origin_of(lane.pieces[piece].first);
     let after = lane.pieces[piece].rare.as_ref().and_then(|rare| rare.after_era);
