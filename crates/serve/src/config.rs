@@ -43,7 +43,7 @@ pub const REFERENCE: &str = include_str!("config/reference.toml");
 /// The clients of one thread need 52 MiB, 40 of them for the longest NBD read. An engine of one
 /// lane needs 68 MiB. The daemon asks for more if there are more lanes, or more threads with
 /// clients.
-pub const BUFFER_BYTES_MIN: u64 = 120 << 20;
+pub const BUFFER_BYTES_MIN: u64 = 124 << 20;
 
 /// RAM for buffers if nothing is said, and lanes and threads don't need more.
 pub const BUFFER_BYTES_DEFAULT: u64 = 160 << 20;

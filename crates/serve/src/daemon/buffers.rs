@@ -16,7 +16,7 @@ use crate::frontend::nbd::{BUFFER_BYTES_MIN, LONGEST_READ_BYTES};
 ///
 /// Each size of buffer has a chunk of 4 MiB, and one chunk is to spare. Commits have five chunks
 /// with two lanes, three or four with more lanes.
-const LANE_APART_BYTES: u64 = 32 << 20;
+const LANE_APART_BYTES: u64 = 36 << 20;
 /// The pump's thread keeps this much beside the engine's share if it has no clients: emulated and
 /// faulty devices copy.
 const DEVICE_BUFFER_BYTES: u64 = 4 << 20;
@@ -202,7 +202,7 @@ mod tests {
     fn the_default_is_enough_for_all_lanes_and_threads() {
         let mut config = Config::new("cache".into());
         config.listeners.push(toml::from_str("nbd = \"unix:/run/x.sock\"").expect("a listener"));
-        for (lanes, threads, lane_threads, mib) in [(1, 1, 1, 160), (16, 1, 1, 328), (4, 3, 1, 200), (4, 1, 2, 272)] {
+        for (lanes, threads, lane_threads, mib) in [(1, 1, 1, 160), (16, 1, 1, 332), (4, 3, 1, 204), (4, 1, 2, 292)] {
             (config.threads, config.lane_threads) = (threads, lane_threads);
             assert!(check(&config, lanes).is_ok(), "{lanes} {threads} {lane_threads}");
             assert_eq!(buffer_bytes(&config, lanes) >> 20, mib, "{lanes} {threads} {lane_threads}");
