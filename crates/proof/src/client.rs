@@ -41,8 +41,9 @@ pub struct Client {
     failed: Vec<(RequestId, RequestError)>,
     /// Events that were seen, since [`Client::take_events`].
     pub(crate) events: Vec<Event>,
-    /// Volumes that are to be removed, and what becomes of their dirty blocks.
-    pub(crate) leaving: BTreeMap<usize, DirtyOnRemove>,
+    /// Volumes that are to be removed, what becomes of their dirty blocks, and the epoch in which
+    /// this was asked for.
+    pub(crate) leaving: BTreeMap<usize, (DirtyOnRemove, u64)>,
     /// Changes of the volumes that were asked for.
     pub(crate) tickets: u64,
 }
@@ -192,7 +193,8 @@ impl Client {
 
     /// Reads everything.
     pub fn read_all(&mut self) {
-        for origin in self.volumes() {
+        let served = |origin: &usize| !self.leaving.contains_key(origin);
+        for origin in self.volumes().into_iter().filter(served).collect::<Vec<_>>() {
             let all = self.sectors(origin);
             for sector in (0..all).step_by(256) {
                 self.read(origin, sector, 256.min(all - sector));

@@ -5,7 +5,7 @@ use flashfront_device::sim::RamSpec;
 use flashfront_engine::format::{Mirror, OriginRecord, Pairing, Superblock, Table, checkpoint_blocks};
 use flashfront_engine::{BLOCK_BYTES, Mode, Options, OriginId};
 
-/// Blocks of each area for the table of volumes: room for 14.
+/// Blocks of each area for the table of volumes, at least: room for 14.
 const TABLE_BLOCKS: u32 = 2;
 
 /// An origin of a world.
@@ -93,6 +93,7 @@ impl WorldSpec {
     #[must_use]
     pub fn superblock(&self) -> Superblock {
         let area = checkpoint_blocks(self.segments_per_lane, self.segment_blocks);
+        let tables = TABLE_BLOCKS.max(Table::blocks_for(self.origins.len()));
         let lane = 2 * area + u64::from(self.segments_per_lane) * u64::from(self.segment_blocks);
         let record = |(id, origin): (usize, &OriginSpec)| OriginRecord {
             id: OriginId(id as u32),
@@ -109,14 +110,14 @@ impl WorldSpec {
             failed: false,
             dirty_blocks: 0,
             pairing: Pairing { mirror: if self.mirrored { Mirror::Whole } else { Mirror::None }, ..Pairing::default() },
-            cache_bytes: (2 + 2 * u64::from(TABLE_BLOCKS) + u64::from(self.lanes) * lane) * BLOCK_BYTES,
+            cache_bytes: (2 + 2 * u64::from(tables) + u64::from(self.lanes) * lane) * BLOCK_BYTES,
             lanes: self.lanes,
             segment_blocks: self.segment_blocks,
             segments_per_lane: self.segments_per_lane,
             checkpoint_blocks: area as u32,
             stripe_blocks: self.stripe_blocks,
-            first_block: 1 + 2 * TABLE_BLOCKS,
-            table: Some(Table { first_block: 1, blocks: TABLE_BLOCKS, number: 1, next_id: self.origins.len() as u32 }),
+            first_block: 1 + 2 * tables,
+            table: Some(Table { first_block: 1, blocks: tables, number: 1, next_id: self.origins.len() as u32 }),
             origins: self.origins.iter().enumerate().map(record).collect(),
         }
     }

@@ -89,11 +89,16 @@ impl Client {
     pub fn add_volume(&mut self, spec: OriginSpec) -> Result<usize, VolumeError> {
         let ticket = self.ask_add(spec);
         let origin = self.await_volume(ticket)?;
-        // A planted bug gives the id of another volume: its place has this origin then.
+        self.volume_came(origin, spec);
+        Ok(origin)
+    }
+
+    /// A volume was added, and got this id. A planted bug gives the id of another volume: then this
+    /// origin is in the place of that one's.
+    pub(crate) fn volume_came(&mut self, origin: usize, spec: OriginSpec) {
         if self.world.origins.len() > origin + 1 {
             self.put_origin(origin, spec);
         }
-        Ok(origin)
     }
 
     /// Removes a volume, and waits until it is gone.
@@ -108,7 +113,7 @@ impl Client {
     /// Asks for a volume to be removed. If nothing was to be given up, its origin must hold all of
     /// it when it is gone.
     pub fn ask_remove(&mut self, origin: usize, dirty: DirtyOnRemove) -> u64 {
-        self.leaving.insert(origin, dirty);
+        self.leaving.insert(origin, (dirty, self.world.engine().superblock().epoch));
         self.ask_volume(VolumeChange::Remove { origin: OriginId(origin as u32), dirty })
     }
 
@@ -127,11 +132,18 @@ impl Client {
         if !self.world.serving() {
             return;
         }
-        let is_gone = |(origin, _): &(usize, DirtyOnRemove)| !self.has_volume(*origin);
-        let all = self.leaving.iter().map(|(origin, dirty)| (*origin, *dirty));
-        let gone: Vec<_> = all.filter(is_gone).collect();
-        for (origin, dirty) in gone {
+        let epoch = self.world.engine().superblock().epoch;
+        // An opening knows nothing of a removal that was not durable before.
+        let settled: Vec<_> = self.leaving.iter().map(|(origin, (dirty, asked))| (*origin, *dirty, *asked)).collect();
+        for (origin, dirty, asked) in settled {
+            let is_there = self.has_volume(origin);
+            if is_there && asked == epoch {
+                continue;
+            }
             self.leaving.remove(&origin);
+            if is_there {
+                continue;
+            }
             if dirty == DirtyOnRemove::Discard {
                 self.oracle.excuse_origin(origin);
             } else {

@@ -7,6 +7,10 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+/// At most one in so many places is kept for origins that have none: hundreds of idle volumes must
+/// leave something for those at work.
+const KEPT_PART: u32 = 4;
+
 /// Whether an origin that has `own` places may have one more, where all together have those of
 /// `taken`.
 ///
@@ -19,6 +23,7 @@ pub(crate) fn is_left(most: u32, own: u32, taken: impl Iterator<Item = u32>) -> 
         (origins, all, kept) = (origins + 1, all + it, kept + u32::from(it == 0));
     }
     let free = u32::saturating_sub(most, all);
+    let kept = kept.min(most / KEPT_PART);
     if own == 0 || origins == 1 { free > 0 } else { own < 2 * free.saturating_sub(kept) }
 }
 
@@ -103,6 +108,16 @@ mod tests {
         assert_eq!(taken(&mut places, 0), 10, "of 16 one is kept for each of the others");
         assert_eq!(taken(&mut places, 1), 4);
         assert_eq!(taken(&mut places, 2), 2);
+    }
+
+    #[test]
+    fn a_thousand_idle_origins_leave_places_for_one_at_work() {
+        let mut places = Places::<()>::new(16, 1000);
+        while places.is_left(0) {
+            places.take(0);
+        }
+        assert_eq!(places.origins[0].taken, 8);
+        assert!(places.is_left(1), "the first place of another one");
     }
 
     #[test]

@@ -37,7 +37,7 @@ mod with {
 
     /// The bugs that hardly any random life meets (one in some hundred), and the workload that is
     /// made to meet them.
-    const MADE_FOR: [(Canary, &str); 7] = [
+    const MADE_FOR: [(Canary, &str); 8] = [
         (Canary::OriginAhead, "modes"),
         (Canary::MirrorUnrecorded, "mirror-lead"),
         (Canary::StaleNeighbour, "neighbours"),
@@ -45,6 +45,7 @@ mod with {
         (Canary::InheritedFlushed, "killed"),
         (Canary::EraUncut, "ordered"),
         (Canary::EraEarly, "ordered"),
+        (Canary::IdReused, "volumes"),
     ];
 
     pub(crate) fn main(args: &[&str]) -> Result<bool, String> {

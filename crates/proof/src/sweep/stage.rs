@@ -123,7 +123,11 @@ impl<'a> Stage<'a> {
         }
         let ticket = self.client.ask_add(spec);
         self.shown();
-        self.await_volume(ticket)
+        let origin = self.await_volume(ticket);
+        if !self.over {
+            self.client.volume_came(origin, spec);
+        }
+        origin
     }
 
     /// Changes the volumes, and waits until that is done.
