@@ -32,6 +32,7 @@ mod interrupt;
 mod log;
 mod man;
 mod mirror;
+mod object;
 mod progress;
 mod record;
 #[cfg(test)]
@@ -103,6 +104,7 @@ enum Verb {
     Check(check::Check),
     Repair(repair::Repair),
     Dump(dump::Dump),
+    Object(object::Object),
     Record(record::Record),
     Advise(Box<advise::Advise>),
     Bench(Box<bench::Bench>),
@@ -138,6 +140,7 @@ fn main() -> ExitCode {
         Verb::Check(verb) => verb.run(),
         Verb::Repair(verb) => verb.run(),
         Verb::Dump(verb) => verb.run(),
+        Verb::Object(verb) => verb.run(),
         Verb::Record(verb) => verb.run(),
         Verb::Advise(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(cli.quiet),

@@ -3,9 +3,9 @@
 //!
 //! A [`World`] joins one engine with its disks and a clock that jumps from event to event. An
 //! [`Oracle`] knows what every read may return. A [`Client`] asks the world, and the oracle judges
-//! what comes back. [`sweep`] cuts the power at every event of a workload; [`torture`] makes a
-//! whole random life of a cache out of one seed. There are no threads, no clock and no files, so
-//! the same seed gives the same run.
+//! what comes back. [`sweep`] cuts the power at every event of a workload. [`torture`] makes a
+//! whole random life of a cache out of one seed; [`objects`] one of a volume in an object store.
+//! There are no threads, no clock and no files, so the same seed gives the same run.
 //!
 //! How fast a cache is, and what a policy holds, is not asked here: that is crates/sim.
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@
 #[cfg(feature = "canary")]
 pub mod canary;
 mod client;
+pub mod objects;
 mod oracle;
 mod order;
 pub mod panics;

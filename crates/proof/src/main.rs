@@ -9,15 +9,17 @@ mod prove;
 
 use std::process::ExitCode;
 
-use prove::{USAGE, canaries, golden, sweep, torture};
+use prove::{USAGE, canaries, golden, objects, sweep, torture};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let proved = match args.split_first() {
         Some((&"sweep", rest)) => sweep::main(rest),
+        Some((&"torture", ["--objects", rest @ ..])) => objects::main(rest),
         Some((&"torture", rest)) => torture::main(rest),
         Some((&"golden", rest)) => golden::main(rest),
+        Some((&"canaries", ["--objects"])) => objects::main(&["--canaries"]),
         Some((&"canaries", rest)) => canaries::main(rest),
         Some((&"canary", [name, "torture", rest @ ..])) => canaries::plant(name).and_then(|()| torture::main(rest)),
         Some((&"canary", [name, "sweep", rest @ ..])) => canaries::plant(name).and_then(|()| sweep::main(rest)),

@@ -20,6 +20,7 @@ const PAGES: &str = "docs/trouble/messages/";
 /// The folders of the program's sources. Tools for work on Flashfront are not among them.
 const SOURCES: &[&str] = &[
     "crates/bench/src/",
+    "crates/bucket/src/",
     "crates/cli/src/",
     "crates/device/src/",
     "crates/engine/src/",

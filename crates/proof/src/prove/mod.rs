@@ -3,6 +3,7 @@
 
 pub(crate) mod canaries;
 pub(crate) mod golden;
+pub(crate) mod objects;
 pub(crate) mod sweep;
 pub(crate) mod torture;
 
@@ -15,8 +16,9 @@ use std::time::{Duration, Instant};
 pub(crate) const USAGE: &str = "\
 usage: flashfront-proof sweep [--point POINT | --workload NAME]
        flashfront-proof torture [--seconds N] [--seed S] [--with NAME=NUMBER,...]
+       flashfront-proof torture --objects [--seconds N] [--seed S]
        flashfront-proof golden [--seeds N]
-       flashfront-proof canaries [--all]
+       flashfront-proof canaries [--all | --objects]
        flashfront-proof canary NAME torture|sweep ...";
 
 /// How often progress is shown to a terminal, and to a log.

@@ -20,6 +20,7 @@ mod memory;
 mod mirror;
 mod mirror_clean;
 mod neighbours;
+mod objects;
 mod opening;
 mod put_off;
 mod ram_front;

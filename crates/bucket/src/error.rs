@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Why work on a volume in a store was not done.
+
+use flashfront_object::{OpenFault, Trouble};
+
+/// Why work was not done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The URL names no place for a volume.
+    #[error("{url} is no place for a volume: {what}; {todo}")]
+    Url {
+        /// What was written.
+        url: String,
+        /// What is wrong with it.
+        what: String,
+        /// What to do.
+        todo: &'static str,
+    },
+    /// The store refuses a request.
+    #[error("{url}: the store refuses a request ({what}); check the bucket's name, the credentials and their rights")]
+    Refused {
+        /// The volume.
+        url: String,
+        /// Its words.
+        what: String,
+    },
+    /// The store does not answer.
+    #[error("{url}: the store has not answered for {seconds} s ({what}); check the network and the store")]
+    Away {
+        /// The volume.
+        url: String,
+        /// How long.
+        seconds: u64,
+        /// The last fault.
+        what: String,
+    },
+    /// There is no volume.
+    #[error("{url}: there is no volume here; is the name right? `flashfront object create` makes one")]
+    NoVolume {
+        /// The place.
+        url: String,
+    },
+    /// There is one already.
+    #[error("{url}: there is a volume here already, and nothing was changed; name another place")]
+    Exists {
+        /// The place.
+        url: String,
+    },
+    /// An object is not what it should be.
+    #[error("{url}: {what}; `flashfront object check {url}` says what else is damaged")]
+    Damaged {
+        /// The volume.
+        url: String,
+        /// Which object, and what is wrong.
+        what: String,
+    },
+    /// Somebody else writes the volume.
+    #[error("{url}: another writer has opened the volume ({by}), so this one has stopped; nothing is written any more")]
+    Fenced {
+        /// The volume.
+        url: String,
+        /// The other writer.
+        by: String,
+    },
+    /// A snapshot is not there.
+    #[error("{url}: there is no snapshot `{name}`; there are: {there}")]
+    NoSnapshot {
+        /// The volume.
+        url: String,
+        /// The name that was asked for.
+        name: String,
+        /// The names of those that are there.
+        there: String,
+    },
+    /// A snapshot has this name already.
+    #[error("{url}: there is a snapshot `{name}` already, and nothing was changed; choose another name")]
+    SnapshotExists {
+        /// The volume.
+        url: String,
+        /// Its name.
+        name: String,
+    },
+    /// The store does not do what volumes need.
+    #[error(
+        "{url}: the store let {winners} of 3 create the same object at the same time, so two writers could destroy \
+         a volume here; use a store that can create conditionally (If-None-Match)"
+    )]
+    Unfit {
+        /// The place.
+        url: String,
+        /// How many were told that they have created it.
+        winners: usize,
+    },
+    /// The volume's writer is too fast for the snapshot.
+    #[error("{url}: the volume changed too fast for a snapshot {tries} times; try again")]
+    TooFast {
+        /// The volume.
+        url: String,
+        /// How often it was tried.
+        tries: u32,
+    },
+    /// Two volumes can't share objects.
+    #[error("{from} and {to} are not in one bucket, and a clone shares objects; use `object export` and `import`")]
+    Apart {
+        /// The volume to be cloned.
+        from: String,
+        /// The clone.
+        to: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn of_opening(url: &str, fault: OpenFault) -> Self {
+        let url = url.to_owned();
+        match fault {
+            OpenFault::NoVolume => Self::NoVolume { url },
+            fault => Self::Damaged { url, what: fault.to_string() },
+        }
+    }
+
+    pub(crate) fn of_trouble(url: &str, trouble: Trouble) -> Self {
+        let url = url.to_owned();
+        match trouble {
+            Trouble::Fenced(by) => Self::Fenced { url, by },
+            trouble => Self::Damaged { url, what: trouble.to_string() },
+        }
+    }
+}

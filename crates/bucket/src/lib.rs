@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Carries the objects of a volume: to and from a folder or an object store, by threads that wait.
+//!
+//! `flashfront-object` decides, and does no I/O. A [`Store`] does one request at a time. A
+//! [`Carrier`] has threads for several. A [`Session`] is a volume whose work is waited for.
+#![forbid(unsafe_code)]
+
+mod carrier;
+#[cfg(feature = "s3")]
+mod cloud;
+mod error;
+mod folder;
+mod offline;
+mod place;
+mod session;
+mod store;
+mod survey;
+mod this;
+
+pub use carrier::{Back, Carrier};
+pub use error::Error;
+pub use offline::{clone, create, forget, snapshot, store_is_fit};
+pub use place::{Place, is_url};
+pub use session::Session;
+pub use store::{Listed, Memory, Store};
+pub use survey::{Damage, Survey, survey, sweep_leftovers};
+pub use this::{random_id, this_writer};

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where a volume is: a URL, as people write it, and the store that it names.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use flashfront_object::{Key, Name};
+
+use crate::error::Error;
+use crate::folder::Folder;
+use crate::store::Store;
+
+/// The place of a volume: its store, and the prefix of its names.
+#[derive(Clone, Debug)]
+pub struct Place {
+    url: String,
+    /// What two volumes must share to be able to share objects.
+    bucket: String,
+    prefix: String,
+    store: Arc<dyn Store>,
+}
+
+/// Whether a text is the URL of a volume in an object store.
+#[must_use]
+pub fn is_url(text: &str) -> bool {
+    ["file://", "s3://"].iter().any(|scheme| text.starts_with(scheme))
+}
+
+impl Place {
+    /// Finds the store that a URL names. Nothing is asked for yet.
+    ///
+    /// # Errors
+    /// [`Error::Url`].
+    pub fn of(url: &str) -> Result<Self, Error> {
+        let wrong = |what: &str, todo| Error::Url { url: shown(url), what: what.to_owned(), todo };
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it has no scheme", SCHEMES))?;
+        let rest = rest.trim_end_matches('/');
+        if rest.contains('@') || rest.contains('?') || rest.contains('#') {
+            return Err(wrong(
+                "a name can't have `@`, `?` or `#`",
+                "credentials come from the environment (AWS_ACCESS_KEY_ID and others) and are never part of a URL",
+            ));
+        }
+        let parts = rest.split('/').skip(1);
+        if parts.clone().any(|part| part.is_empty() || part == "." || part == "..") {
+            return Err(wrong("its path has an empty part, `.` or `..`", "write the path without them"));
+        }
+        match scheme {
+            "file" => {
+                let path = rest
+                    .strip_prefix('/')
+                    .ok_or_else(|| wrong("the path of a file URL must be absolute", "write file:///the/whole/path"))?;
+                let store = Arc::new(Folder::new(Path::new("/")));
+                Ok(Self { url: format!("file:///{path}"), bucket: "file".to_owned(), prefix: path.to_owned(), store })
+            }
+            "s3" => {
+                let (bucket, prefix) = rest.split_once('/').ok_or_else(|| {
+                    wrong(
+                        "it names a bucket and no volume in it",
+                        "write s3://BUCKET/NAME: all its objects begin with NAME/",
+                    )
+                })?;
+                if bucket.is_empty() {
+                    return Err(wrong("it names no bucket", "write s3://BUCKET/NAME"));
+                }
+                let (store, url) = (s3(bucket, url)?, format!("s3://{rest}"));
+                Ok(Self { url, bucket: format!("s3://{bucket}"), prefix: prefix.to_owned(), store })
+            }
+            _ => Err(wrong("its scheme is not known", SCHEMES)),
+        }
+    }
+
+    /// A place in a store that is there already.
+    #[must_use]
+    pub fn in_store(store: Arc<dyn Store>, prefix: &str) -> Self {
+        Self { url: format!("memory:{prefix}"), bucket: "memory".to_owned(), prefix: prefix.to_owned(), store }
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The prefix of the volume's names.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Whether objects of one can be used by the other.
+    #[must_use]
+    pub fn shares_bucket_with(&self, other: &Self) -> bool {
+        self.bucket == other.bucket
+    }
+
+    /// The whole name of an object of the volume.
+    #[must_use]
+    pub fn name(&self, name: Name) -> String {
+        format!("{}/{name}", self.prefix)
+    }
+
+    /// The whole name of an object, which may be another volume's.
+    #[must_use]
+    pub fn key(&self, key: &Key) -> String {
+        format!("{}/{}", key.source.as_deref().unwrap_or(&self.prefix), key.name)
+    }
+
+    /// The object of the volume that has this whole name.
+    #[must_use]
+    pub fn parse(&self, whole: &str) -> Option<Name> {
+        whole.strip_prefix(&self.prefix)?.strip_prefix('/')?.parse().ok()
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+/// The URL as messages show it: what stands before an `@` may be a secret.
+fn shown(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://...@{rest}"),
+        _ => url.to_owned(),
+    }
+}
+
+const SCHEMES: &str = "write file:///the/whole/path or s3://BUCKET/NAME";
+
+#[cfg(feature = "s3")]
+fn s3(bucket: &str, url: &str) -> Result<Arc<dyn Store>, Error> {
+    let made = crate::cloud::Cloud::s3(bucket);
+    let todo = "set what it misses in the environment (AWS_REGION, AWS_ENDPOINT_URL and others)";
+    Ok(Arc::new(made.map_err(|what| Error::Url { url: url.to_owned(), what, todo })?))
+}
+
+#[cfg(not(feature = "s3"))]
+fn s3(_: &str, url: &str) -> Result<Arc<dyn Store>, Error> {
+    let what = "this program was built without S3".to_owned();
+    Err(Error::Url { url: url.to_owned(), what, todo: "build it with the feature `s3`" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_name_places_and_wrong_ones_say_what_to_write() {
+        let place = Place::of("file:///srv/disks/one/").unwrap();
+        assert_eq!((place.to_string().as_str(), place.prefix()), ("file:///srv/disks/one", "srv/disks/one"));
+        assert_eq!(place.parse("srv/disks/one/manifest/0000000000000001"), Some(Name::Manifest(1)));
+        assert_eq!(place.parse("srv/disks/other/manifest/0000000000000001"), None);
+        for (url, what) in [
+            ("file://relative", "absolute"),
+            ("file:///", "absolute"),
+            ("file:///a/../b", "`..`"),
+            ("s3://bucket", "no volume"),
+            ("s3://key:secret@bucket/a", "never part of a URL"),
+            ("ftp://a/b", "not known"),
+            ("nothing", "no scheme"),
+        ] {
+            let told = Place::of(url).unwrap_err().to_string();
+            assert!(told.contains(what) && !told.contains("secret"), "{url}: {told}");
+        }
+    }
+}

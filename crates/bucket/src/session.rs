@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A volume whose work is waited for: for commands. A store that refuses or is silent for a minute
+//! is an error here.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use flashfront_object::{
+    Answer, Effect, Fault, Mode, Opening, Options, SECTOR_BYTES, Snapshot, Ticket, Told, Trouble, Volume, WriteFault,
+};
+
+use crate::carrier::Carrier;
+use crate::error::Error;
+use crate::place::Place;
+
+/// A command waits so long for a store that does not answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Bytes of a read, and reads at a time.
+const READ_BYTES: u64 = 1 << 20;
+const READS: usize = 8;
+
+/// A volume, and the threads that carry its objects.
+#[derive(Debug)]
+pub struct Session {
+    place: Place,
+    volume: Box<Volume>,
+    carrier: Carrier,
+    fx: Vec<Effect>,
+    told: BTreeMap<Ticket, Result<Told, Trouble>>,
+    tickets: Ticket,
+    faults: Faults,
+}
+
+/// Since when nothing but faults has come.
+#[derive(Debug, Default)]
+struct Faults {
+    since: Option<Instant>,
+}
+
+impl Faults {
+    /// Judges an answer, or that there was none.
+    fn judge(&mut self, place: &Place, name: &str, answer: &Result<Answer, Fault>) -> Result<(), Error> {
+        let url = place.to_string();
+        match answer {
+            Err(Fault::Refused(what)) => Err(Error::Refused { url, what: format!("{name}: {what}") }),
+            Err(Fault::Away(what)) => {
+                let since = *self.since.get_or_insert_with(Instant::now);
+                let seconds = since.elapsed().as_secs();
+                match since.elapsed() > PATIENCE {
+                    true => Err(Error::Away { url, seconds, what: what.clone() }),
+                    false => Ok(()),
+                }
+            }
+            _ => {
+                self.since = None;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Opens a volume.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn open(place: &Place, mode: Mode, options: Options) -> Result<Self, Error> {
+        let url = place.to_string();
+        let failed = |error: std::io::Error| Error::Away { url: url.clone(), seconds: 0, what: error.to_string() };
+        let carrier = Carrier::new(place, None).map_err(failed)?;
+        let (mut fx, mut faults) = (Vec::new(), Faults::default());
+        let mut opening = Opening::new(mode, options, &mut fx);
+        loop {
+            fx.drain(..).for_each(|effect| carrier.start(effect));
+            let Some(back) = carrier.wait(LOOK_EVERY) else { continue };
+            faults.judge(place, &back.name, &back.answer)?;
+            if let Some(opened) = opening.done(back.token, back.answer, &mut fx) {
+                let volume = opened.map_err(|fault| Error::of_opening(&url, fault))?;
+                let (place, told) = (place.clone(), BTreeMap::new());
+                return Ok(Self { place, volume, carrier, fx, told, tickets: 0, faults });
+            }
+        }
+    }
+
+    /// The volume, as it is.
+    #[must_use]
+    pub const fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// Ends without another word to the store.
+    #[must_use]
+    pub fn into_volume(self) -> Volume {
+        *self.volume
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub const fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Bytes of the volume.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.volume.manifest().sectors * SECTOR_BYTES
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        self.tickets
+    }
+
+    /// Sends what is to be sent, and takes an answer if one comes in time.
+    fn turn(&mut self, wait: Duration) -> Result<(), Error> {
+        for effect in self.fx.drain(..) {
+            match effect {
+                Effect::Told { ticket, result } => _ = self.told.insert(ticket, result),
+                effect => self.carrier.start(effect),
+            }
+        }
+        if let Some(back) = self.carrier.wait(wait) {
+            self.faults.judge(&self.place, &back.name, &back.answer)?;
+            self.volume.done(back.token, back.answer, &mut self.fx);
+        }
+        Ok(())
+    }
+
+    fn wait_for(&mut self, ticket: Ticket) -> Result<Told, Error> {
+        loop {
+            if let Some(result) = self.told.remove(&ticket) {
+                return result.map_err(|trouble| Error::of_trouble(&self.place.to_string(), trouble));
+            }
+            let told_now = self.fx.iter().any(|it| matches!(it, Effect::Told { .. }));
+            self.turn(if told_now { Duration::ZERO } else { LOOK_EVERY })?;
+        }
+    }
+
+    fn fault(&self, fault: WriteFault) -> Error {
+        let url = self.place.to_string();
+        match fault {
+            WriteFault::Fenced(by) => Error::Fenced { url, by },
+            WriteFault::ReadOnly => Error::Refused { url, what: "it was opened to be read".to_owned() },
+        }
+    }
+
+    /// Writes whole sectors, as soon as there is room for them.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn write(&mut self, start: u64, bytes: &[u8]) -> Result<(), Error> {
+        while !self.volume.has_room() {
+            self.turn(LOOK_EVERY)?;
+        }
+        let written = self.volume.write(start, bytes, &mut self.fx);
+        written.map_err(|fault| self.fault(fault))?;
+        self.turn(Duration::ZERO)
+    }
+
+    /// Waits until all writes are in a manifest.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn flush(&mut self) -> Result<(), Error> {
+        let ticket = self.ticket();
+        self.volume.flush(ticket, &mut self.fx);
+        self.wait_for(ticket).map(drop)
+    }
+
+    /// Reads ranges of sectors in their order, several at a time, and hands them out in parts.
+    ///
+    /// # Errors
+    /// [`Error`], or what `take` says.
+    pub fn read_all<E: From<Error>>(
+        &mut self,
+        ranges: &[(u64, u64)],
+        mut take: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let part = READ_BYTES / SECTOR_BYTES;
+        let mut parts = ranges.iter().flat_map(|(start, sectors)| {
+            let end = start + sectors;
+            (*start..end).step_by(part as usize).map(move |at| (at, part.min(end - at)))
+        });
+        let mut under_way = VecDeque::new();
+        loop {
+            while under_way.len() < READS
+                && let Some((start, sectors)) = parts.next()
+            {
+                let ticket = self.ticket();
+                self.volume.read(ticket, start, sectors, &mut self.fx);
+                under_way.push_back((ticket, start));
+            }
+            let Some((ticket, start)) = under_way.pop_front() else { return Ok(()) };
+            if let Told::Read(bytes) = self.wait_for(ticket)? {
+                take(start, &bytes)?;
+            }
+        }
+    }
+
+    /// Moves what is live of objects with less than so many percent of it, until there are none;
+    /// tells how many bytes were moved.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn collect(&mut self, live_percent: u64, mut moved: impl FnMut(u64)) -> Result<u64, Error> {
+        let mut all = 0;
+        loop {
+            while !self.volume.has_room() {
+                self.turn(LOOK_EVERY)?;
+            }
+            let ticket = self.ticket();
+            self.volume.collect(ticket, live_percent, &mut self.fx);
+            match self.wait_for(ticket)? {
+                Told::Collected(Some(bytes)) => {
+                    all += bytes;
+                    moved(all);
+                }
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    /// Writes a checkpoint, and manifests until all that nothing needs was deleted.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn settle(&mut self, manifests: u64) -> Result<(), Error> {
+        self.volume.checkpoint(&mut self.fx);
+        for _ in 0..=manifests {
+            let ticket = self.ticket();
+            self.volume.publish(ticket, &mut self.fx);
+            self.wait_for(ticket)?;
+        }
+        while self.volume.is_busy() {
+            self.turn(LOOK_EVERY)?;
+        }
+        Ok(())
+    }
+
+    /// Puts an older state in place of this one.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn roll_back(&mut self, older: Volume) -> Result<(), Error> {
+        self.flush()?;
+        let ticket = self.ticket();
+        self.volume.roll_back(older, ticket, &mut self.fx);
+        self.wait_for(ticket).map(drop)
+    }
+
+    /// Writes a last manifest, which says that no writer has the volume open.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn close(mut self) -> Result<(), Error> {
+        let ticket = self.ticket();
+        self.volume.close(ticket, &mut self.fx);
+        self.wait_for(ticket).map(drop)
+    }
+
+    /// The snapshot of this name.
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshot`].
+    pub fn snapshot(&self, name: &str) -> Result<&Snapshot, Error> {
+        let all = &self.volume.manifest().snapshots;
+        let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
+        let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let none = || Error::NoSnapshot { url: self.place.to_string(), name: name.to_owned(), there };
+        all.iter().find(|it| it.name == name).ok_or_else(none)
+    }
+}

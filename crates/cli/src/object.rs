@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `flashfront object`: volumes in an object store, beside a daemon.
+
+mod look;
+mod transfer;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use flashfront_bucket::{Error, Place, Session};
+use flashfront_object::{Mode, Options, SECTOR_BYTES, SIZE_MAX};
+use flashfront_units::Size;
+
+use crate::usage::misused;
+use crate::{human, progress};
+
+/// Objects with less than so much of them in use are written anew.
+const LIVE_PERCENT: u64 = 50;
+/// What a volume's size must be a multiple of.
+const SIZE_UNIT: u64 = 4096;
+
+/// Make, copy, check and keep volumes in an object store.
+///
+/// A URL is s3://BUCKET/NAME or file:///FOLDER. Credentials come from the environment (AWS_...) or
+/// from the machine's role, never from the command line.
+#[derive(Debug, Args)]
+pub(crate) struct Object {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Make an empty volume. It takes space as it is written.
+    Create {
+        /// Where.
+        url: String,
+        /// Its size, at most 1 PiB.
+        #[arg(long)]
+        size: Size,
+    },
+    /// Tell what a volume is, and how much it holds.
+    Info {
+        /// The volume.
+        url: String,
+        /// Print it as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a volume with the content of a file or a block device.
+    Import {
+        /// The file or block device.
+        file: PathBuf,
+        /// Where.
+        url: String,
+    },
+    /// Write the content of a volume into a new file. Zeroes are left as holes.
+    Export {
+        /// The volume: URL, or URL@SNAPSHOT.
+        url: String,
+        /// The file. It must not be there.
+        file: PathBuf,
+    },
+    /// Keep the state that the store holds now under a name. A daemon may serve the volume.
+    Snapshot {
+        /// The volume.
+        url: String,
+        /// The name.
+        name: String,
+        /// Forget the snapshot instead.
+        #[arg(long)]
+        forget: bool,
+    },
+    /// Make a volume that begins as a snapshot and shares its objects.
+    Clone {
+        /// The snapshot: URL@SNAPSHOT.
+        from: String,
+        /// Where, in the same bucket.
+        to: String,
+    },
+    /// Let a volume be again what it was at a snapshot. What came later is lost, but for snapshots.
+    Rollback {
+        /// The volume.
+        url: String,
+        /// The snapshot.
+        name: String,
+        /// Take the volume over from a writer that has it open.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Look whether all objects are there and are what they should be. Changes nothing.
+    ///
+    /// Exit code 0: sound. 1: damaged, or it could not be checked.
+    Check {
+        /// The volume.
+        url: String,
+        /// Read every byte. Else heads and sizes are looked at.
+        #[arg(long)]
+        data: bool,
+        /// Print the result as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Move what is left of worn objects together, and delete what nothing needs.
+    Gc {
+        /// The volume.
+        url: String,
+        /// Take the volume over from a writer that has it open.
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+impl Object {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.verb {
+            Verb::Create { url, size } => create(&place(&url)?, size)?,
+            Verb::Info { url, json } => look::info(&place(&url)?, json)?,
+            Verb::Import { file, url } => transfer::import(&file, &place(&url)?)?,
+            Verb::Export { url, file } => {
+                let (url, snapshot) = with_snapshot(&url);
+                transfer::export(&place(url)?, snapshot, &file)?;
+            }
+            Verb::Snapshot { url, name, forget } => snapshot(&place(&url)?, &name, forget)?,
+            Verb::Clone { from, to } => {
+                let (url, Some(name)) = with_snapshot(&from) else {
+                    misused!("{from}: name the snapshot, too: URL@SNAPSHOT");
+                };
+                let to = place(&to)?;
+                flashfront_bucket::clone(&place(url)?, name, &to)?;
+                human::tell(&format!("cloned      {from} as {to}\n"))?;
+            }
+            Verb::Rollback { url, name, force } => roll_back(&place(&url)?, &name, force)?,
+            Verb::Check { url, data, json } => return look::check(&place(&url)?, data, json),
+            Verb::Gc { url, force } => collect(&place(&url)?, force)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The place that a URL names. A wrong one is wrong usage.
+fn place(url: &str) -> anyhow::Result<Place> {
+    match Place::of(url) {
+        Err(error @ Error::Url { .. }) => misused!("{error}"),
+        place => Ok(place?),
+    }
+}
+
+/// Cuts URL@SNAPSHOT.
+fn with_snapshot(text: &str) -> (&str, Option<&str>) {
+    text.split_once('@').map_or((text, None), |(url, name)| (url, Some(name)))
+}
+
+fn create(place: &Place, size: Size) -> anyhow::Result<()> {
+    if size.0 == 0 || size.0 > SIZE_MAX || !size.0.is_multiple_of(SIZE_UNIT) {
+        misused!("--size {size}: a volume has at most 1 PiB, in whole blocks of 4 KiB; choose such a size");
+    }
+    flashfront_bucket::create(place, size.0 / SECTOR_BYTES)?;
+    human::tell(&format!("created     {place}, {}\n", size.told()))
+}
+
+fn snapshot(place: &Place, name: &str, forget: bool) -> anyhow::Result<()> {
+    if forget {
+        flashfront_bucket::forget(place, name)?;
+        return human::tell(&format!("forgotten   {place}@{name}; its space is free after the next `object gc`\n"));
+    }
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "._-:".contains(it);
+    if name.is_empty() || name.len() > 100 || !name.chars().all(is_plain) {
+        misused!("`{name}` is no name of a snapshot; use letters, digits and . _ - : and at most 100 of them");
+    }
+    let manifest = flashfront_bucket::snapshot(place, name)?;
+    human::tell(&format!("kept        {place}@{name}, the state of manifest {manifest}\n"))
+}
+
+/// Opens a volume to write, unless a writer has it.
+fn open_to_write(place: &Place, force: bool) -> anyhow::Result<Session> {
+    if !force {
+        let manifest = Session::open(place, Mode::Read, Options::default())?.into_volume().manifest().clone();
+        if manifest.is_open {
+            anyhow::bail!(
+                "{place}: {} has the volume open to write (epoch {}); stop the daemon there, or take the volume over \
+                 with --force: its unsent writes are lost then",
+                manifest.host,
+                manifest.epoch
+            );
+        }
+    }
+    let options = Options { complete: 0, ..Options::default() };
+    Ok(Session::open(place, Mode::Write(flashfront_bucket::this_writer()), options)?)
+}
+
+fn roll_back(place: &Place, name: &str, force: bool) -> anyhow::Result<()> {
+    let mut session = open_to_write(place, force)?;
+    let manifest = session.snapshot(name)?.manifest;
+    let older = Session::open(place, Mode::ReadAt(manifest), Options::default())?.into_volume();
+    session.roll_back(older)?;
+    session.close()?;
+    human::tell(&format!("rolled back {place} to {name}\n"))
+}
+
+fn collect(place: &Place, force: bool) -> anyhow::Result<()> {
+    let bar = progress::of_bytes("moving");
+    let mut session = open_to_write(place, force)?;
+    let before = session.volume().usage();
+    let moved = session.collect(LIVE_PERCENT, |moved| progress::show(&bar, moved, before.live_bytes.max(moved)))?;
+    bar.finish_and_clear();
+    session.settle(Options::default().complete)?;
+    let leftovers = flashfront_bucket::sweep_leftovers(&session)?;
+    let after = session.volume().usage();
+    session.close()?;
+    let freed = human::bytes(before.dead_bytes.saturating_sub(after.dead_bytes));
+    let (moved, leftovers) = (human::bytes(moved), human::counted(leftovers, "leftover object"));
+    human::tell(&format!("collected   {place}: {moved} moved, {freed} freed, {leftovers} deleted\n"))
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `flashfront object info` and `check`: what a volume is, and whether it is sound.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use flashfront_bucket::{Place, Session};
+use flashfront_object::{Mode, Options, SECTOR_BYTES};
+use serde::Serialize;
+
+use crate::{human, progress};
+
+#[derive(Serialize)]
+struct Info {
+    url: String,
+    size_bytes: u64,
+    live_bytes: u64,
+    dead_bytes: u64,
+    objects: u64,
+    manifest: u64,
+    epoch: u32,
+    open: bool,
+    host: String,
+    written_s: u64,
+    snapshots: Vec<Kept>,
+}
+
+#[derive(Serialize)]
+struct Kept {
+    name: String,
+    manifest: u64,
+}
+
+#[derive(Serialize)]
+struct Checked {
+    ok: bool,
+    objects: u64,
+    live_bytes: u64,
+    dead_bytes: u64,
+    snapshots: Vec<String>,
+    damage: Vec<Harm>,
+}
+
+#[derive(Serialize)]
+struct Harm {
+    object: String,
+    what: String,
+    snapshot: Option<String>,
+}
+
+pub(super) fn info(place: &Place, json: bool) -> anyhow::Result<()> {
+    let volume = Session::open(place, Mode::Read, Options::default())?.into_volume();
+    let (manifest, usage) = (volume.manifest(), volume.usage());
+    let kept = |it: &flashfront_object::Snapshot| Kept { name: it.name.clone(), manifest: it.manifest };
+    let info = Info {
+        url: place.to_string(),
+        size_bytes: manifest.sectors * SECTOR_BYTES,
+        live_bytes: usage.live_bytes,
+        dead_bytes: usage.dead_bytes,
+        objects: usage.objects,
+        manifest: manifest.number,
+        epoch: manifest.epoch,
+        open: manifest.is_open,
+        host: manifest.host.clone(),
+        written_s: manifest.written,
+        snapshots: manifest.snapshots.iter().map(kept).collect(),
+    };
+    if json {
+        return human::print_json(&info);
+    }
+    let mut out = String::new();
+    writeln!(out, "volume      {place}, {}", human::bytes(info.size_bytes))?;
+    writeln!(
+        out,
+        "holds       {} in {}; {} not in use any more",
+        human::bytes(info.live_bytes),
+        human::counted(info.objects, "object"),
+        human::bytes(info.dead_bytes)
+    )?;
+    match info.open {
+        true => writeln!(out, "writer      {} has it open (epoch {})", info.host, info.epoch)?,
+        false => writeln!(out, "writer      none; the last one was on {} (epoch {})", info.host, info.epoch)?,
+    }
+    for it in &info.snapshots {
+        writeln!(out, "snapshot    {} (manifest {})", it.name, it.manifest)?;
+    }
+    human::tell(&out)
+}
+
+pub(super) fn check(place: &Place, data: bool, json: bool) -> anyhow::Result<ExitCode> {
+    let bar = progress::of_share("checking", 0);
+    let survey = flashfront_bucket::survey(place, data, |done, all| progress::show(&bar, done, all));
+    bar.finish_and_clear();
+    let survey = survey?;
+    let ok = survey.damage.is_empty();
+    if json {
+        let harm = survey.damage.into_iter();
+        let damage = harm.map(|it| Harm { object: it.name, what: it.what, snapshot: it.snapshot }).collect();
+        let (objects, snapshots) = (survey.objects, survey.snapshots);
+        let (live_bytes, dead_bytes) = (survey.live_bytes, survey.dead_bytes);
+        human::print_json(&Checked { ok, objects, live_bytes, dead_bytes, snapshots, damage })?;
+    } else {
+        let mut out = String::new();
+        for it in &survey.damage {
+            let state = it.snapshot.as_ref().map_or_else(|| "the volume".to_owned(), |name| format!("snapshot {name}"));
+            writeln!(out, "DAMAGED     {}: {}; {state} needs it", it.name, it.what)?;
+        }
+        writeln!(
+            out,
+            "holds       {} in use, {} not, in {}; {}",
+            human::bytes(survey.live_bytes),
+            human::bytes(survey.dead_bytes),
+            human::counted(survey.objects, "object"),
+            human::counted(survey.snapshots.len() as u64, "snapshot")
+        )?;
+        match (ok, data) {
+            (false, _) => writeln!(out, "damaged     in {}", human::counted(survey.damage.len() as u64, "object"))?,
+            (true, true) => {
+                writeln!(out, "sound       every byte of {} was read", human::counted(survey.read, "object"))?
+            }
+            (true, false) => writeln!(out, "sound       as far as heads and sizes tell; --data reads every byte")?,
+        }
+        human::tell(&out)?;
+    }
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

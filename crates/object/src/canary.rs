@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Planted bugs, to prove that torture would see them. Without the feature `canary` nothing of them
+//! is left.
+
+#[cfg(all(feature = "canary", not(debug_assertions)))]
+compile_error!("the feature `canary` plants bugs: it is for tests only, never for a release build");
+
+/// A planted bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "canary"), expect(unreachable_pub, reason = "public with the feature"))]
+pub enum Canary {
+    /// A manifest is created before its objects are there.
+    ManifestEarly,
+    /// Collection deletes an object of which something is live.
+    LiveDeleted,
+    /// A writer that finds its number taken goes on.
+    FenceIgnored,
+    /// Objects are deleted although a snapshot needs them.
+    SnapshotForgotten,
+    /// What was read is not verified.
+    ChecksumIgnored,
+}
+
+#[cfg(feature = "canary")]
+mod planted {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::Canary;
+
+    static PLANTED: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+    impl Canary {
+        /// All of them, with their names.
+        pub const ALL: &'static [(Self, &'static str)] = &[
+            (Self::ManifestEarly, "manifest-early"),
+            (Self::LiveDeleted, "live-deleted"),
+            (Self::FenceIgnored, "fence-ignored"),
+            (Self::SnapshotForgotten, "snapshot-forgotten"),
+            (Self::ChecksumIgnored, "checksum-ignored"),
+        ];
+    }
+
+    /// Plants a bug in all volumes of this process, or none.
+    pub fn plant(canary: Option<Canary>) {
+        let number = canary.and_then(|canary| Canary::ALL.iter().position(|it| it.0 == canary));
+        PLANTED.store(number.unwrap_or(usize::MAX), Ordering::SeqCst);
+    }
+
+    pub(crate) fn planted(canary: Canary) -> bool {
+        Canary::ALL.get(PLANTED.load(Ordering::SeqCst)).is_some_and(|it| it.0 == canary)
+    }
+}
+
+#[cfg(feature = "canary")]
+pub use planted::plant;
+#[cfg(feature = "canary")]
+pub(crate) use planted::planted;
+
+/// Says whether a bug is planted: never.
+#[cfg(not(feature = "canary"))]
+pub(crate) const fn planted(_: Canary) -> bool {
+    false
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A manifest: which objects count, and in which order.
+
+use crate::name::Stamp;
+use crate::wire::{Put, Take, is_sealed};
+
+const MAGIC: &[u8; 8] = b"FFMANI01";
+const LENGTH_AT: usize = 8;
+const CRC_AT: usize = 12;
+const OPEN: u32 = 1;
+
+/// A checkpoint, as a manifest names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CheckpointRef {
+    pub(crate) stamp: Stamp,
+    /// Bytes of the object.
+    pub(crate) bytes: u64,
+    /// Where its root is, how long, and its checksum.
+    pub(crate) root_at: u64,
+    pub(crate) root_bytes: u32,
+    pub(crate) root_crc: u32,
+    /// The first manifest with it.
+    pub(crate) since: u64,
+    pub(crate) born: u64,
+}
+
+/// An object with data that came after the checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TailEntry {
+    /// Its number.
+    pub stamp: Stamp,
+    /// Bytes of its head.
+    pub head: u32,
+    /// Its bytes.
+    pub bytes: u64,
+    /// A manifest that is not after the first one with it.
+    pub born: u64,
+}
+
+/// A state that is kept under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its name.
+    pub name: String,
+    /// The manifest of the state.
+    pub manifest: u64,
+    /// The wish that took it.
+    pub wish: u64,
+}
+
+/// A manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// The volume's random number.
+    pub volume: [u8; 16],
+    /// Its number.
+    pub number: u64,
+    /// The opening that wrote it.
+    pub epoch: u32,
+    /// A random number of that opening.
+    pub writer: [u8; 16],
+    /// Whether a writer has the volume open.
+    pub is_open: bool,
+    /// Sectors of the volume.
+    pub sectors: u64,
+    /// The last sequence that is used up.
+    pub sequence: u64,
+    /// All objects of the manifests from here on are there.
+    pub kept: u64,
+    /// The last wish that was granted.
+    pub wishes: u64,
+    /// Seconds since 1970, for people; 0 if nobody knew.
+    pub written: u64,
+    /// The writer's host, for people.
+    pub host: String,
+    pub(crate) checkpoint: Option<CheckpointRef>,
+    /// Objects with data after the checkpoint, in order.
+    pub tail: Vec<TailEntry>,
+    /// States that are kept.
+    pub snapshots: Vec<Snapshot>,
+}
+
+impl Manifest {
+    /// The first manifest of an empty volume.
+    #[must_use]
+    pub fn first(volume: [u8; 16], writer: [u8; 16], sectors: u64, written: u64, host: &str) -> Self {
+        Self {
+            volume,
+            number: 1,
+            epoch: 1,
+            writer,
+            is_open: false,
+            sectors,
+            sequence: 0,
+            kept: 1,
+            wishes: 0,
+            written,
+            host: host.to_owned(),
+            checkpoint: None,
+            tail: Vec::new(),
+            snapshots: Vec::new(),
+        }
+    }
+
+    /// Writes it.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut put = Put::default();
+        put.bytes(MAGIC).u32(0).u32(0).bytes(&self.volume).u64(self.number).u32(self.epoch).bytes(&self.writer);
+        put.u32(if self.is_open { OPEN } else { 0 });
+        put.u64(self.sectors).u64(self.sequence).u64(self.kept).u64(self.wishes).u64(self.written).text(&self.host);
+        match &self.checkpoint {
+            None => _ = put.u32(0),
+            Some(it) => {
+                put.u32(it.stamp.epoch).u64(it.stamp.sequence).u64(it.bytes).u64(it.root_at);
+                put.u32(it.root_bytes).u32(it.root_crc).u64(it.since).u64(it.born);
+            }
+        }
+        put.count(self.tail.len());
+        for it in &self.tail {
+            put.u32(it.stamp.epoch).u64(it.stamp.sequence).u32(it.head).u64(it.bytes).u64(it.born);
+        }
+        put.count(self.snapshots.len());
+        for it in &self.snapshots {
+            put.text(&it.name).u64(it.manifest).u64(it.wish);
+        }
+        let len = u32::try_from(put.0.len()).expect("bug: a manifest of 4 GiB");
+        put.0[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&len.to_le_bytes());
+        put.seal(CRC_AT)
+    }
+
+    /// Reads it, and verifies it.
+    ///
+    /// # Errors
+    /// What is wrong: also what a torn one looks like.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let mut take = Take(bytes);
+        if take.bytes(8).is_none_or(|magic| magic != MAGIC) {
+            return Err("it does not begin as a manifest of version 1".to_owned());
+        }
+        let len = take.u32().unwrap_or(0) as usize;
+        if len != bytes.len() {
+            return Err(format!("it has {} bytes and says {len}", bytes.len()));
+        }
+        if !is_sealed(bytes, CRC_AT) {
+            return Err("its checksum is wrong".to_owned());
+        }
+        let _ = take.u32();
+        Self::fields(&mut take).ok_or_else(|| "its fields end too early".to_owned())
+    }
+
+    fn fields(take: &mut Take<'_>) -> Option<Self> {
+        let (volume, number, epoch, writer) = (take.array()?, take.u64()?, take.u32()?, take.array()?);
+        let is_open = take.u32()? & OPEN != 0;
+        let (sectors, sequence, kept) = (take.u64()?, take.u64()?, take.u64()?);
+        let (wishes, written, host) = (take.u64()?, take.u64()?, take.text()?);
+        let checkpoint = match take.u32()? {
+            0 => None,
+            epoch => {
+                let (sequence, bytes, root_at) = (take.u64()?, take.u64()?, take.u64()?);
+                let (root_bytes, root_crc, since, born) = (take.u32()?, take.u32()?, take.u64()?, take.u64()?);
+                let stamp = Stamp { epoch, sequence };
+                Some(CheckpointRef { stamp, bytes, root_at, root_bytes, root_crc, since, born })
+            }
+        };
+        let tail = |take: &mut Take<'_>| {
+            let stamp = Stamp { epoch: take.u32()?, sequence: take.u64()? };
+            Some(TailEntry { stamp, head: take.u32()?, bytes: take.u64()?, born: take.u64()? })
+        };
+        let count = take.count(32)?;
+        let tail = (0..count).map(|_| tail(take)).collect::<Option<_>>()?;
+        let snapshot =
+            |take: &mut Take<'_>| Some(Snapshot { name: take.text()?, manifest: take.u64()?, wish: take.u64()? });
+        let count = take.count(20)?;
+        let snapshots = (0..count).map(|_| snapshot(take)).collect::<Option<_>>()?;
+        let all = Self {
+            volume,
+            number,
+            epoch,
+            writer,
+            is_open,
+            sectors,
+            sequence,
+            kept,
+            wishes,
+            written,
+            host,
+            checkpoint,
+            tail,
+            snapshots,
+        };
+        take.0.is_empty().then_some(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_is_read_as_it_was_written_and_torn_ones_are_seen() {
+        let mut one = Manifest::first([1; 16], [2; 16], 4096, 1_700_000_000, "a host");
+        let stamp = Stamp { epoch: 2, sequence: 17 };
+        one.is_open = true;
+        let (root_at, root_bytes, root_crc) = (40, 60, 9);
+        one.checkpoint = Some(CheckpointRef { stamp, bytes: 100, root_at, root_bytes, root_crc, since: 3, born: 2 });
+        one.tail.push(TailEntry { stamp, head: 80, bytes: 8_000_000, born: 4 });
+        one.snapshots.push(Snapshot { name: "before the upgrade".to_owned(), manifest: 3, wish: 1 });
+        let bytes = one.encode();
+        assert_eq!(Manifest::decode(&bytes), Ok(one));
+        for at in 0..bytes.len() {
+            assert!(Manifest::decode(&bytes[..at]).is_err(), "cut at {at}");
+            let mut harmed = bytes.clone();
+            harmed[at] ^= 1;
+            assert!(Manifest::decode(&harmed).is_err(), "byte {at}");
+        }
+    }
+}

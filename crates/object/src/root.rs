@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The root of a checkpoint: the table of objects, and where the pages of the map are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::map::{Map, PagePlace};
+use crate::name::Stamp;
+use crate::table::{Entry, Kind, Retired, Table};
+use crate::wire::{Put, Take};
+
+const OBJECT_BYTES: usize = 40;
+const PAGE_BYTES: usize = 28;
+
+/// A root as it was read.
+#[derive(Debug)]
+pub(crate) struct Root {
+    pub(crate) table: Table,
+    pub(crate) pages: Vec<(u64, PagePlace)>,
+}
+
+/// Writes the root.
+pub(crate) fn encode(table: &Table, map: &Map) -> Vec<u8> {
+    let mut sources: Vec<Arc<str>> = Vec::new();
+    let all = table.entries().map(|(_, entry)| entry).chain(table.retired().iter().map(|it| &it.entry));
+    for source in all.filter_map(|it| it.source.as_ref()) {
+        if !sources.contains(source) {
+            sources.push(Arc::clone(source));
+        }
+    }
+    let mut put = Put::default();
+    put.count(sources.len());
+    sources.iter().for_each(|source| _ = put.text(source));
+    put.count(table.entries().count());
+    for (number, entry) in table.entries() {
+        put_entry(&mut put, number, entry, &sources);
+    }
+    put.count(map.places().count());
+    for (number, place) in map.places() {
+        put.u64(number).u32(place.object).u64(place.at).u32(place.bytes).u32(place.crc);
+    }
+    put.count(table.retired().len());
+    for retired in table.retired() {
+        put_entry(&mut put, 0, &retired.entry, &sources);
+        put.u64(retired.gone);
+    }
+    put.0
+}
+
+fn put_entry(put: &mut Put, number: u32, entry: &Entry, sources: &[Arc<str>]) {
+    let place = entry.source.as_ref().and_then(|it| sources.iter().position(|source| source == it));
+    let source = u16::try_from(place.map_or(0, |place| place + 1)).expect("bug: a clone of 65,535 volumes");
+    let kind = match entry.kind {
+        Kind::Data => 0,
+        Kind::Map => 1,
+    };
+    put.u32(number).u8(kind).u16(source).u32(entry.stamp.epoch).u64(entry.stamp.sequence).u32(entry.head);
+    put.u64(entry.bytes).u64(entry.born);
+}
+
+impl Root {
+    /// Reads a root. A retired object without `gone` went with the manifest `since`.
+    pub(crate) fn decode(bytes: &[u8], since: u64) -> Option<Self> {
+        let mut take = Take(bytes);
+        let count = take.count(4)?;
+        let sources: Vec<Arc<str>> = (0..count).map(|_| take.text().map(Arc::from)).collect::<Option<_>>()?;
+        let count = take.count(OBJECT_BYTES - 1)?;
+        let entries: BTreeMap<_, _> = (0..count).map(|_| take_entry(&mut take, &sources)).collect::<Option<_>>()?;
+        let count = take.count(PAGE_BYTES)?;
+        let page = |take: &mut Take<'_>| {
+            let number = take.u64()?;
+            let (object, at, bytes, crc) = (take.u32()?, take.u64()?, take.u32()?, take.u32()?);
+            Some((number, PagePlace { object, at, bytes, crc }))
+        };
+        let pages = (0..count).map(|_| page(&mut take)).collect::<Option<_>>()?;
+        let count = take.count(OBJECT_BYTES)?;
+        let retired = |take: &mut Take<'_>| {
+            let (_, entry) = take_entry(take, &sources)?;
+            let gone = take.u64()?;
+            Some(Retired { entry, gone: if gone == 0 { since } else { gone } })
+        };
+        let retired = (0..count).map(|_| retired(&mut take)).collect::<Option<_>>()?;
+        take.0.is_empty().then(|| Self { table: Table::new(entries, retired), pages })
+    }
+}
+
+fn take_entry(take: &mut Take<'_>, sources: &[Arc<str>]) -> Option<(u32, Entry)> {
+    let (number, kind, source) = (take.u32()?, take.u8()?, take.u16()?);
+    let kind = match kind {
+        0 => Kind::Data,
+        1 => Kind::Map,
+        _ => return None,
+    };
+    let source = match source {
+        0 => None,
+        nth => Some(Arc::clone(sources.get(usize::from(nth) - 1)?)),
+    };
+    let stamp = Stamp { epoch: take.u32()?, sequence: take.u64()? };
+    let (head, bytes, born) = (take.u32()?, take.u64()?, take.u64()?);
+    Some((number, Entry { kind, source, stamp, head, bytes, born, live: 0 }))
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An open volume: takes writes, flushes and reads, and answers of the store.
+//!
+//! A write is in RAM until its batch is an object, and a manifest names the object. Objects are
+//! uploaded several at a time. A manifest names those before which there is no gap.
+
+mod checkpoint;
+mod clone;
+mod collect;
+mod flush;
+mod publish;
+mod read;
+mod remove;
+mod roll_back;
+mod state;
+mod write;
+
+use std::sync::Arc;
+
+use crate::effect::{Answer, Effect, Fault, Ticket, Token};
+use crate::loading::Loaded;
+use crate::manifest::Manifest;
+use crate::mode::Writer;
+use crate::name::Name;
+use crate::options::{Options, Unsent, Usage, WriteFault};
+use crate::table::{Entry, Retired};
+use state::{For, State};
+
+/// An open volume.
+#[derive(Debug)]
+pub struct Volume {
+    state: State,
+}
+
+impl Volume {
+    pub(crate) fn new(loaded: Loaded, writer: Option<Writer>, options: Options) -> Self {
+        Self { state: State::new(loaded, writer, options) }
+    }
+
+    /// Writes whole sectors. No state of the store ever has half of a write.
+    ///
+    /// # Errors
+    /// [`WriteFault`]. Nothing was written then.
+    pub fn write(&mut self, start: u64, bytes: &[u8], fx: &mut Vec<Effect>) -> Result<(), WriteFault> {
+        write::write(&mut self.state, start, bytes, fx)
+    }
+
+    /// Makes a range zeroes. It takes no space then.
+    ///
+    /// # Errors
+    /// [`WriteFault`]. Nothing was written then.
+    pub fn zero(&mut self, start: u64, sectors: u64, fx: &mut Vec<Effect>) -> Result<(), WriteFault> {
+        write::zero(&mut self.state, start, sectors, fx)
+    }
+
+    /// Reads whole sectors. What was never written is zeroes.
+    pub fn read(&mut self, ticket: Ticket, start: u64, sectors: u64, fx: &mut Vec<Effect>) {
+        read::read(&mut self.state, ticket, start, sectors, fx);
+    }
+
+    /// Flushes: tells when all writes so far are in a manifest.
+    pub fn flush(&mut self, ticket: Ticket, fx: &mut Vec<Effect>) {
+        flush::flush(&mut self.state, ticket, fx);
+    }
+
+    /// Flushes, and creates a manifest even if nothing is new.
+    pub fn publish(&mut self, ticket: Ticket, fx: &mut Vec<Effect>) {
+        flush::publish(&mut self.state, ticket, fx);
+    }
+
+    /// Writes a checkpoint soon.
+    pub fn checkpoint(&mut self, fx: &mut Vec<Effect>) {
+        flush::checkpoint(&mut self.state, fx);
+    }
+
+    /// Writes a checkpoint and a last manifest, which says that no writer has the volume open.
+    pub fn close(&mut self, ticket: Ticket, fx: &mut Vec<Effect>) {
+        flush::close(&mut self.state, ticket, fx);
+    }
+
+    /// Moves what is live of the object with the least, if that is less than so many percent of
+    /// it. Tells how many bytes were moved.
+    pub fn collect(&mut self, ticket: Ticket, live_percent: u64, fx: &mut Vec<Effect>) {
+        collect::collect(&mut self.state, ticket, live_percent, fx);
+    }
+
+    /// Puts the state of an older manifest, which was opened to be read, in place of this one.
+    /// Tells when a manifest has it.
+    ///
+    /// # Panics
+    /// If there are writes that were not flushed.
+    pub fn roll_back(&mut self, older: Self, ticket: Ticket, fx: &mut Vec<Effect>) {
+        roll_back::roll_back(&mut self.state, older.state, ticket, fx);
+    }
+
+    /// Makes the two objects with which a clone begins: a checkpoint, and then the first manifest.
+    /// `source` is the prefix of this volume.
+    #[must_use]
+    pub fn clone_from(mut self, source: &Arc<str>, volume: [u8; 16], writer: Writer) -> ((Name, Vec<u8>), Vec<u8>) {
+        clone::clone_from(&mut self.state, source, volume, writer)
+    }
+
+    /// Takes an answer.
+    pub fn done(&mut self, token: Token, answer: Result<Answer, Fault>, fx: &mut Vec<Effect>) {
+        let state = &mut self.state;
+        let Some((what, effect)) = state.asked.remove(&token) else { return };
+        let changes = !matches!(what, For::Read(..) | For::Collect(..));
+        if changes && state.fenced.is_some() {
+            return;
+        }
+        if let Err(Fault::Away(_) | Fault::Refused(_)) = answer {
+            let effect = effect.again();
+            fx.push(effect.clone());
+            state.asked.insert(token, (what, effect));
+            return;
+        }
+        match what {
+            For::Upload(position) => publish::uploaded(state, position, fx),
+            For::Publish => publish::published(state, answer, fx),
+            For::Confirm => publish::confirmed(state, answer, fx),
+            For::Read(reading, parts) => read::part_read(state, reading, parts, answer, fx),
+            For::Collect(ticket, object) => collect::collected(state, ticket, object, answer, fx),
+            For::Wish => remove::wish_read(state, answer, fx),
+            For::Delete(key) => remove::deleted(state, &key, fx),
+        }
+    }
+
+    /// The newest manifest that this writer has created, or that was opened.
+    #[must_use]
+    pub const fn manifest(&self) -> &Manifest {
+        &self.state.manifest
+    }
+
+    /// By whom the volume was taken over, if it was.
+    #[must_use]
+    pub fn fenced(&self) -> Option<&str> {
+        self.state.fenced.as_deref()
+    }
+
+    /// Whether there is room for more writes. A caller that has them should wait if not.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.state.queue.len() < 2 * self.state.options.uploads
+    }
+
+    /// What the store does not have yet.
+    #[must_use]
+    pub fn unsent(&self) -> Unsent {
+        let queued: usize = self.state.queue.iter().map(|it| it.body.len()).sum();
+        Unsent { bytes: (queued + self.state.batch.bytes()) as u64, oldest: self.state.popped }
+    }
+
+    /// Whether requests to the store are under way that change something.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.state.queue.is_empty()
+            || self.state.publishing.is_some()
+            || self.state.is_probing
+            || self.state.deleting > 0
+    }
+
+    /// How much it holds.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let mut usage = Usage { extents: self.state.map.extents() as u64, ..Usage::default() };
+        for (_, entry) in self.state.table.entries() {
+            usage.objects += 1;
+            usage.live_bytes += entry.live_bytes();
+            usage.dead_bytes += entry.bytes.saturating_sub(entry.live_bytes() + u64::from(entry.head));
+        }
+        usage.dead_bytes += self.state.table.retired().iter().map(|it| it.entry.bytes).sum::<u64>();
+        usage
+    }
+
+    /// The objects in use.
+    pub fn objects(&self) -> impl Iterator<Item = &Entry> {
+        self.state.table.entries().map(|(_, entry)| entry)
+    }
+
+    /// The objects that are not in use any more and not deleted.
+    #[must_use]
+    pub fn retired(&self) -> &[Retired] {
+        self.state.table.retired()
+    }
+
+    /// The ranges with content: first sector and sectors, in order.
+    #[must_use]
+    pub fn content(&self) -> Vec<(u64, u64)> {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for (start, sectors) in self.state.map.ranges() {
+            match ranges.last_mut() {
+                Some(last) if last.0 + last.1 == start => last.1 += sectors,
+                _ => ranges.push((start, sectors)),
+            }
+        }
+        ranges
+    }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reads: from the batch, from objects on their way, or from the store by whole extents, which are
+//! verified.
+
+use std::sync::Arc;
+
+use super::state::{For, Part, Reading, State};
+use crate::canary::{Canary, planted};
+use crate::effect::{Answer, Effect, Fault, Ticket, Told, Trouble};
+use crate::map::{Extent, Piece};
+use crate::name::Name;
+use crate::wire::SECTOR_BYTES;
+use crate::wire::crc_at;
+
+/// How often a read begins anew after objects have vanished or were damaged on their way.
+const RETRIES_MAX: u32 = 3;
+/// Extents with gaps up to this size are fetched by one request.
+const GAP_BYTES: u64 = 64 << 10;
+/// The longest request.
+const REQUEST_BYTES_MAX: u64 = 4 << 20;
+
+/// Reads whole sectors. What was never written is zeroes.
+pub(super) fn read(state: &mut State, ticket: Ticket, start: u64, sectors: u64, fx: &mut Vec<Effect>) {
+    let bytes = vec![0; (sectors * SECTOR_BYTES) as usize];
+    let reading = Reading { ticket, start, bytes, left: 0, retries: 0, wrong: None };
+    begin_read(state, reading, fx);
+}
+
+fn begin_read(state: &mut State, mut reading: Reading, fx: &mut Vec<Effect>) {
+    let sectors = reading.bytes.len() as u64 / SECTOR_BYTES;
+    let mut parts: Vec<Part> = Vec::new();
+    for piece in state.map.pieces(reading.start, sectors) {
+        let Some(extent) = piece.extent else { continue };
+        if !copy_from_ram(state, &piece, &extent, &mut reading) {
+            parts.push(Part { piece, extent });
+        }
+    }
+    let requests = requests(parts);
+    if requests.is_empty() {
+        finish(reading, fx);
+        return;
+    }
+    reading.left = requests.len();
+    let number = state.tokens;
+    state.readings.insert(number, reading);
+    for parts in requests {
+        let entry = state.table.get(parts[0].extent.object);
+        let (from, to) = span(&parts);
+        let (key, range) = (entry.key(), Some((u64::from(entry.head) + from, to - from)));
+        state.ask(For::Read(number, parts), |token| Effect::Get { token, key, range, attempt: 0 }, fx);
+    }
+}
+
+fn copy_from_ram(state: &State, piece: &Piece, extent: &Extent, reading: &mut Reading) -> bool {
+    let at = extent.at as usize;
+    let stored = if state.open.is_some_and(|(object, ..)| object == extent.object) {
+        &state.batch.payload()[at..at + extent.stored as usize]
+    } else if let Some(upload) = state.queue.iter().find(|it| it.object == extent.object) {
+        let at = upload.head as usize + at;
+        &upload.body[at..at + extent.stored as usize]
+    } else if let Some(stored) = state.recent.get((extent.object, extent.at)) {
+        stored
+    } else {
+        return false;
+    };
+    put(piece, extent, stored, reading);
+    true
+}
+
+pub(super) fn part_read(
+    state: &mut State,
+    number: u64,
+    parts: Vec<Part>,
+    answer: Result<Answer, Fault>,
+    fx: &mut Vec<Effect>,
+) {
+    let Some(mut reading) = state.readings.remove(&number) else { return };
+    if let Err(wrong) = take_parts(state, parts, answer, &mut reading) {
+        reading.wrong = Some(wrong);
+    }
+    reading.left -= 1;
+    if reading.left > 0 {
+        state.readings.insert(number, reading);
+    } else if reading.wrong.is_some() && reading.retries < RETRIES_MAX && state.fenced.is_none() {
+        // Its objects may have been moved meanwhile, or the bytes were harmed on their way.
+        reading.retries += 1;
+        reading.wrong = None;
+        reading.bytes.fill(0);
+        begin_read(state, reading, fx);
+    } else {
+        finish(reading, fx);
+    }
+}
+
+fn take_parts(
+    state: &mut State,
+    parts: Vec<Part>,
+    answer: Result<Answer, Fault>,
+    reading: &mut Reading,
+) -> Result<(), Trouble> {
+    let (from, _) = span(&parts);
+    let bytes = match answer {
+        Ok(Answer::Bytes(bytes)) => Ok(bytes),
+        _ => Err("it is absent"),
+    };
+    for Part { piece, extent } in parts {
+        let damaged = |what: &str| match (&state.fenced, state.table.try_get(extent.object)) {
+            (Some(by), _) => Trouble::Fenced(by.clone()),
+            (None, entry) => {
+                let name = entry.map_or(Name::Manifest(state.manifest.number), |it| it.key().name);
+                Trouble::Damaged { name, what: what.to_owned() }
+            }
+        };
+        let bytes = bytes.as_ref().map_err(|what| damaged(what))?;
+        let at = (u64::from(extent.at) - from) as usize;
+        let stored = bytes.get(at..at + extent.stored as usize);
+        let first = piece.stored_start(&extent);
+        let sound = |stored: &&[u8]| crc_at(first, stored) == extent.crc || planted(Canary::ChecksumIgnored);
+        let what = "the checksum of an extent is wrong";
+        let stored = stored.filter(sound).ok_or_else(|| damaged(what))?;
+        put(&piece, &extent, stored, reading);
+        state.recent.add((extent.object, extent.at), Arc::new(stored.to_vec()));
+    }
+    Ok(())
+}
+
+fn put(piece: &Piece, extent: &Extent, stored: &[u8], reading: &mut Reading) {
+    let from = (extent.skip() * SECTOR_BYTES) as usize;
+    let to = ((piece.start - reading.start) * SECTOR_BYTES) as usize;
+    let len = (piece.sectors * SECTOR_BYTES) as usize;
+    reading.bytes[to..to + len].copy_from_slice(&stored[from..from + len]);
+}
+
+fn finish(reading: Reading, fx: &mut Vec<Effect>) {
+    let result = reading.wrong.map_or(Ok(Told::Read(reading.bytes)), Err);
+    fx.push(Effect::Told { ticket: reading.ticket, result });
+}
+
+/// First byte in the payload, and the end, of stored extents of one object.
+fn span(parts: &[Part]) -> (u64, u64) {
+    let from = parts.iter().map(|it| u64::from(it.extent.at)).min().unwrap_or(0);
+    let to = parts.iter().map(|it| u64::from(it.extent.at) + u64::from(it.extent.stored)).max().unwrap_or(0);
+    (from, to)
+}
+
+/// Cuts what is needed into requests.
+fn requests(mut parts: Vec<Part>) -> Vec<Vec<Part>> {
+    parts.sort_by_key(|it| (it.extent.object, it.extent.at));
+    let mut requests: Vec<Vec<Part>> = Vec::new();
+    for part in parts {
+        if let Some(request) = requests.last_mut() {
+            let (from, to) = span(request);
+            let (at, end) = (part.extent.at.into(), u64::from(part.extent.at) + u64::from(part.extent.stored));
+            let is_near = request[0].extent.object == part.extent.object && to + GAP_BYTES >= at;
+            if is_near && end.max(to) - from <= REQUEST_BYTES_MAX {
+                request.push(part);
+                continue;
+            }
+        }
+        requests.push(vec![part]);
+    }
+    requests
+}

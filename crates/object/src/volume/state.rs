@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an open volume knows. The files beside this one change it, each by a verb.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use crate::batch::Batch;
+use crate::effect::{Effect, Ticket, Token, Trouble};
+use crate::loading::Loaded;
+use crate::manifest::{CheckpointRef, Manifest};
+use crate::map::{Extent, Map, Piece};
+use crate::mode::Writer;
+use crate::name::{Key, Stamp};
+use crate::options::Options;
+use crate::recent::Recent;
+use crate::table::Table;
+
+/// A sealed object on its way.
+#[derive(Debug)]
+pub(super) struct Upload {
+    pub(super) what: What,
+    /// Number of the object in the table.
+    pub(super) object: u32,
+    pub(super) stamp: Stamp,
+    pub(super) born: u64,
+    pub(super) head: u32,
+    pub(super) body: Arc<Vec<u8>>,
+    pub(super) stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Data,
+    Map(CheckpointRef),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Waiting,
+    UnderWay,
+    There,
+}
+
+/// What an answer is for.
+#[derive(Clone, Debug)]
+pub(super) enum For {
+    /// The upload of this position.
+    Upload(u64),
+    /// The manifest.
+    Publish,
+    /// The manifest that has its number.
+    Confirm,
+    /// Stored extents of a read.
+    Read(u64, Vec<Part>),
+    /// A whole object, to be moved.
+    Collect(Ticket, u32),
+    /// The next wish.
+    Wish,
+    /// An object that is deleted.
+    Delete(Key),
+}
+
+/// Somebody waits until all before it is in a manifest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flush {
+    pub(super) ticket: Ticket,
+    /// Sealed objects before it.
+    pub(super) upto: u64,
+    /// A manifest after this one is wanted, even if nothing is new.
+    pub(super) after: u64,
+}
+
+/// A manifest on its way.
+#[derive(Debug)]
+pub(super) struct Publishing {
+    pub(super) manifest: Manifest,
+    pub(super) body: Arc<Vec<u8>>,
+    /// Objects of the queue that it names.
+    pub(super) covers: usize,
+}
+
+/// A read under way.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) ticket: Ticket,
+    pub(super) start: u64,
+    pub(super) bytes: Vec<u8>,
+    /// Requests without an answer.
+    pub(super) left: usize,
+    pub(super) retries: u32,
+    /// What went wrong with one of them.
+    pub(super) wrong: Option<Trouble>,
+}
+
+/// A piece of a read that the store has.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) piece: Piece,
+    pub(super) extent: Extent,
+}
+
+/// What an open volume knows.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) options: Options,
+    pub(super) writer: Option<Writer>,
+    pub(super) fenced: Option<String>,
+    /// The newest manifest that is this writer's.
+    pub(super) manifest: Manifest,
+    /// The number of the next one.
+    pub(super) next: u64,
+    pub(super) map: Map,
+    pub(super) table: Table,
+    pub(super) batch: Batch,
+    /// The object that the batch will be.
+    pub(super) open: Option<(u32, Stamp, u64)>,
+    pub(super) sequence: u64,
+    /// Sealed objects that no manifest names.
+    pub(super) queue: VecDeque<Upload>,
+    /// Sealed objects before those in the queue.
+    pub(super) popped: u64,
+    pub(super) publishing: Option<Publishing>,
+    pub(super) flushes: VecDeque<Flush>,
+    pub(super) wants_checkpoint: bool,
+    pub(super) is_closing: bool,
+    pub(super) readings: BTreeMap<u64, Reading>,
+    pub(super) recent: Recent,
+    /// An object that is being moved.
+    pub(super) collecting: Option<u32>,
+    /// The next wish is being looked for.
+    pub(super) is_probing: bool,
+    pub(super) deleting: usize,
+    /// Numbers of the manifests that this opening has created, but for its first.
+    pub(super) own: VecDeque<u64>,
+    pub(super) asked: BTreeMap<Token, (For, Effect)>,
+    pub(super) tokens: Token,
+}
+
+impl State {
+    pub(super) fn new(loaded: Loaded, writer: Option<Writer>, options: Options) -> Self {
+        let Loaded { manifest, map, table, tokens } = loaded;
+        Self {
+            options,
+            writer,
+            fenced: None,
+            next: manifest.number + 1,
+            sequence: manifest.sequence,
+            manifest,
+            map,
+            table,
+            batch: Batch::default(),
+            open: None,
+            queue: VecDeque::new(),
+            popped: 0,
+            publishing: None,
+            flushes: VecDeque::new(),
+            wants_checkpoint: false,
+            is_closing: false,
+            readings: BTreeMap::new(),
+            recent: Recent::new(options.recent_bytes),
+            collecting: None,
+            is_probing: false,
+            deleting: 0,
+            own: VecDeque::new(),
+            asked: BTreeMap::new(),
+            tokens,
+        }
+    }
+
+    /// Asks the store for something.
+    pub(super) fn ask(&mut self, what: For, make: impl FnOnce(Token) -> Effect, fx: &mut Vec<Effect>) {
+        let token = self.tokens;
+        self.tokens += 1;
+        let effect = make(token);
+        fx.push(effect.clone());
+        self.asked.insert(token, (what, effect));
+    }
+
+    /// Another writer has the volume. From now on nothing is changed.
+    pub(super) fn fence(&mut self, by: String, fx: &mut Vec<Effect>) {
+        for flush in std::mem::take(&mut self.flushes) {
+            fx.push(Effect::Told { ticket: flush.ticket, result: Err(Trouble::Fenced(by.clone())) });
+        }
+        self.publishing = None;
+        self.is_probing = false;
+        self.deleting = 0;
+        self.fenced = Some(by);
+    }
+
+    /// A number that no object has had.
+    pub(super) fn next_stamp(&mut self) -> Stamp {
+        self.sequence += 1;
+        Stamp { epoch: self.manifest.epoch, sequence: self.sequence }
+    }
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writes: into the batch, which becomes an object.
+
+use std::sync::Arc;
+
+use super::state::{Stage, State, Upload, What};
+use super::{checkpoint, publish};
+use crate::batch::EXTENT_SECTORS_MAX;
+use crate::effect::Effect;
+use crate::options::WriteFault;
+use crate::table::{Entry, Kind};
+use crate::wire::SECTOR_BYTES;
+
+/// Longer zeroes are several extents.
+const ZEROES_MAX: u64 = 1 << 31;
+
+/// Writes whole sectors.
+///
+/// # Errors
+/// [`WriteFault`]. Nothing was written then.
+pub(super) fn write(state: &mut State, start: u64, bytes: &[u8], fx: &mut Vec<Effect>) -> Result<(), WriteFault> {
+    may_write(state, start, bytes.len() as u64 / SECTOR_BYTES)?;
+    append(state, start, bytes);
+    seal_if_full(state, fx);
+    Ok(())
+}
+
+/// Makes a range zeroes. It takes no space then.
+///
+/// # Errors
+/// [`WriteFault`]. Nothing was written then.
+pub(super) fn zero(state: &mut State, start: u64, sectors: u64, fx: &mut Vec<Effect>) -> Result<(), WriteFault> {
+    may_write(state, start, sectors)?;
+    let (mut at, end) = (start, start + sectors);
+    while at < end {
+        let sectors = (end - at).min(ZEROES_MAX);
+        begin_batch(state);
+        state.batch.push_zeroes(at, sectors);
+        state.map.zero(at, sectors, &mut state.table);
+        at += sectors;
+    }
+    seal_if_full(state, fx);
+    Ok(())
+}
+
+fn may_write(state: &State, start: u64, sectors: u64) -> Result<(), WriteFault> {
+    let end = start.checked_add(sectors);
+    assert!(
+        end.is_some_and(|end| end <= state.manifest.sectors),
+        "bug: {sectors} sectors at {start} are outside the volume"
+    );
+    match &state.fenced {
+        _ if state.writer.is_none() => Err(WriteFault::ReadOnly),
+        Some(by) => Err(WriteFault::Fenced(by.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Appends whole sectors, in extents that don't cross the borders of the largest ones.
+pub(super) fn append(state: &mut State, start: u64, bytes: &[u8]) {
+    let (mut at, mut rest) = (start, bytes);
+    while !rest.is_empty() {
+        let sectors = (EXTENT_SECTORS_MAX - at % EXTENT_SECTORS_MAX).min(rest.len() as u64 / SECTOR_BYTES);
+        let (now, later) = rest.split_at((sectors * SECTOR_BYTES) as usize);
+        let object = begin_batch(state);
+        let record = state.batch.push(at, now);
+        state.table.use_of(object, sectors);
+        state.map.put(object, &record, &mut state.table);
+        (at, rest) = (at + sectors, later);
+    }
+}
+
+/// Seals the batch between two writes: a write is in one object, so that no state has half of
+/// it.
+pub(super) fn seal_if_full(state: &mut State, fx: &mut Vec<Effect>) {
+    if state.batch.bytes() >= state.options.batch_bytes {
+        seal(state, fx);
+    }
+}
+
+/// Returns the number of the object that the batch will be.
+fn begin_batch(state: &mut State) -> u32 {
+    if let Some((object, ..)) = state.open {
+        return object;
+    }
+    let (stamp, born) = (state.next_stamp(), state.next);
+    let entry = Entry { kind: Kind::Data, source: None, stamp, head: 0, bytes: 0, born, live: 0 };
+    let object = state.table.add(entry);
+    state.open = Some((object, stamp, born));
+    object
+}
+
+/// Makes the batch an object.
+pub(super) fn seal(state: &mut State, fx: &mut Vec<Effect>) {
+    if let Some((object, stamp, born)) = state.open.take() {
+        let (body, head) = std::mem::take(&mut state.batch).seal(&state.manifest.volume, stamp);
+        let entry = state.table.get_mut(object);
+        (entry.head, entry.bytes) = (head, body.len() as u64);
+        let (what, body, stage) = (What::Data, Arc::new(body), Stage::Waiting);
+        state.queue.push_back(Upload { what, object, stamp, born, head, body, stage });
+    }
+    let is_data = |it: &&Upload| it.what == What::Data;
+    let tail = state.manifest.tail.len() + state.queue.iter().filter(is_data).count();
+    state.wants_checkpoint |= tail >= state.options.tail;
+    checkpoint::checkpoint_now(state);
+    publish::go_on(state, fx);
+}

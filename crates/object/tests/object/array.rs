@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Random lives: each read says what the array says; what the bucket alone gives is the array of
+//! the last flush, or a later one.
+
+use flashfront_object::{Kind, Mode, Told, Volume};
+
+use crate::store::{SECTORS, Store, random};
+
+/// A checkpoint may be on its way, so that bytes of pages are not counted.
+fn live_of_data(volume: &Volume) -> u64 {
+    volume.objects().filter(|it| it.kind == Kind::Data).map(|it| it.live_bytes()).sum()
+}
+
+#[test]
+fn a_volume_reads_as_an_array_and_is_found_again_as_it_was_flushed() {
+    for seed in 0..12 {
+        let mut state = seed;
+        let mut store = Store::with_volume();
+        let mut volume = store.writer(1);
+        let mut array = vec![0u8; (SECTORS * 512) as usize];
+        let mut fx = Vec::new();
+        for step in 0..300u64 {
+            let start = random(&mut state, SECTORS);
+            let sectors = 1 + random(&mut state, (SECTORS - start).min(700));
+            let range = (start * 512) as usize..((start + sectors) * 512) as usize;
+            match random(&mut state, 16) {
+                0..9 => {
+                    let sectors = sectors.min(1 + random(&mut state, 40));
+                    let range = range.start..range.start + (sectors * 512) as usize;
+                    let bytes: Vec<u8> =
+                        (0..range.len()).map(|at| ((step as usize * 7 + at / 512) % 251) as u8 + 1).collect();
+                    array[range].copy_from_slice(&bytes);
+                    volume.write(start, &bytes, &mut fx).unwrap();
+                }
+                9 => {
+                    array[range].fill(0);
+                    volume.zero(start, sectors, &mut fx).unwrap();
+                }
+                10 | 11 => assert!(store.read(&mut volume, start, sectors) == array[range], "seed {seed}, step {step}"),
+                12 => {
+                    store.flush(&mut volume).unwrap();
+                    let mut alone = store.open(Mode::Read).unwrap();
+                    assert!(store.read(&mut alone, 0, SECTORS) == array, "seed {seed}, step {step}: the bucket alone");
+                    assert_eq!(live_of_data(&alone), live_of_data(&volume));
+                }
+                13 => volume.checkpoint(&mut fx),
+                14 => volume.collect(11, 60, &mut fx),
+                _ => {
+                    volume.close(8, &mut fx);
+                    store.carry(&mut volume, &mut fx);
+                    volume = store.writer(2);
+                }
+            }
+            store.carry(&mut volume, &mut fx);
+        }
+        assert!(store.read(&mut volume, 0, SECTORS) == array, "seed {seed}");
+    }
+}
+
+#[test]
+fn what_is_written_over_is_collected_and_deleted() {
+    let mut store = Store::with_volume();
+    let mut volume = store.writer(1);
+    let (mut fx, mut state) = (Vec::new(), 5);
+    let mut put = 0;
+    for round in 0..400u64 {
+        let start = random(&mut state, 512) * 8;
+        volume.write(start, &[round as u8; 4096], &mut fx).unwrap();
+        put += 4096;
+        if round % 20 == 0 {
+            while !matches!(store.carry(&mut volume, &mut fx).remove(&1), Some(Ok(Told::Collected(None)))) {
+                volume.collect(1, 50, &mut fx);
+            }
+            store.flush(&mut volume).unwrap();
+        }
+    }
+    volume.checkpoint(&mut fx);
+    for _ in 0..4 {
+        volume.publish(2, &mut fx);
+        store.carry(&mut volume, &mut fx);
+    }
+    let usage = volume.usage();
+    let stored: usize = store.objects.values().map(Vec::len).sum();
+    assert!(volume.retired().is_empty(), "nothing waits to be deleted: {:?}", volume.retired());
+    assert!((stored as u64) < 3 * usage.live_bytes && stored < put, "{stored} bytes for {usage:?}");
+    for entry in volume.objects() {
+        assert!(store.objects.contains_key(&entry.key().name), "{entry:?}");
+    }
+    assert!(volume.objects().any(|it| it.kind == Kind::Map));
+}

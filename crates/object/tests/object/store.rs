@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A store in RAM, and helpers that carry effects out at once.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use flashfront_object::{Answer, Effect, Fault, Manifest, Mode, Name, OpenFault, Opening, Options, Volume, Writer};
+use flashfront_object::{Ticket, Told, Trouble, Wanted, Wish};
+
+pub(crate) const SECTORS: u64 = 3 * 32_768 + 100;
+
+pub(crate) const SMALL: Options =
+    Options { batch_bytes: 64 << 10, uploads: 2, tail: 5, complete: 2, manifests: 50, recent_bytes: 512 << 10 };
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Store {
+    pub(crate) objects: BTreeMap<Name, Vec<u8>>,
+}
+
+pub(crate) type Tickets = BTreeMap<Ticket, Result<Told, Trouble>>;
+
+impl Store {
+    pub(crate) fn with_volume() -> Self {
+        let manifest = Manifest::first([1; 16], [0; 16], SECTORS, 0, "");
+        Self { objects: [(Name::Manifest(1), manifest.encode())].into() }
+    }
+
+    pub(crate) fn answer(&mut self, effect: &Effect) -> Option<(u64, Result<Answer, Fault>)> {
+        Some(match effect {
+            Effect::Put { token, name, body, create, .. } => {
+                let taken = *create && self.objects.contains_key(name);
+                if !taken {
+                    self.objects.insert(*name, body.to_vec());
+                }
+                (*token, if taken { Err(Fault::Taken) } else { Ok(Answer::Done) })
+            }
+            Effect::Get { token, key, range, .. } => {
+                let found = self.objects.get(&key.name).map(|all| match range {
+                    None => all.clone(),
+                    Some((at, len)) => all[*at as usize..(at + len) as usize].to_vec(),
+                });
+                (*token, found.map(Answer::Bytes).ok_or(Fault::Absent))
+            }
+            Effect::List { token, .. } => {
+                let number = |name: &Name| if let Name::Manifest(number) = name { Some(*number) } else { None };
+                (*token, Ok(Answer::Numbers(self.objects.keys().filter_map(number).collect())))
+            }
+            Effect::Delete { token, name, .. } => {
+                self.objects.remove(name);
+                (*token, Ok(Answer::Done))
+            }
+            Effect::Told { .. } => return None,
+        })
+    }
+
+    pub(crate) fn open(&mut self, mode: Mode) -> Result<Volume, OpenFault> {
+        let mut fx = Vec::new();
+        let mut opening = Opening::new(mode, SMALL, &mut fx);
+        let mut todo = VecDeque::from(fx);
+        while let Some(effect) = todo.pop_front() {
+            let (token, answer) = self.answer(&effect).expect("an opening tells nobody");
+            let mut fx = Vec::new();
+            if let Some(opened) = opening.done(token, answer, &mut fx) {
+                assert!(fx.is_empty(), "an opening that has ended asks for more");
+                return opened.map(|it| *it);
+            }
+            todo.extend(fx);
+        }
+        panic!("the opening waits for nothing: {opening:?}");
+    }
+
+    pub(crate) fn writer(&mut self, id: u8) -> Volume {
+        self.open(Mode::Write(Writer { id: [id; 16], host: format!("host {id}"), now: 1 }))
+            .expect("a writer opens the volume")
+    }
+
+    /// Carries out effects until there are none.
+    pub(crate) fn carry(&mut self, volume: &mut Volume, fx: &mut Vec<Effect>) -> Tickets {
+        let mut told = Tickets::new();
+        let mut todo: VecDeque<Effect> = fx.drain(..).collect();
+        while let Some(effect) = todo.pop_front() {
+            match effect {
+                Effect::Told { ticket, result } => _ = told.insert(ticket, result),
+                effect => {
+                    let (token, answer) = self.answer(&effect).expect("all others have an answer");
+                    volume.done(token, answer, fx);
+                    todo.extend(fx.drain(..));
+                }
+            }
+        }
+        told
+    }
+
+    pub(crate) fn flush(&mut self, volume: &mut Volume) -> Result<Told, Trouble> {
+        let mut fx = Vec::new();
+        volume.flush(7, &mut fx);
+        self.carry(volume, &mut fx).remove(&7).expect("a flush ends")
+    }
+
+    pub(crate) fn read(&mut self, volume: &mut Volume, start: u64, sectors: u64) -> Vec<u8> {
+        let mut fx = Vec::new();
+        volume.read(9, start, sectors, &mut fx);
+        match self.carry(volume, &mut fx).remove(&9) {
+            Some(Ok(Told::Read(bytes))) => bytes,
+            other => panic!("a read of {sectors} sectors at {start}: {other:?}"),
+        }
+    }
+
+    /// Takes a snapshot as somebody beside the writer does.
+    pub(crate) fn wish(&mut self, wanted: Wanted) {
+        let number =
+            (1..).find(|number| !self.objects.contains_key(&Name::Wish(*number))).expect("there is a free number");
+        let wish = Wish { volume: [1; 16], maker: [3; 16], wanted };
+        self.objects.insert(Name::Wish(number), wish.encode());
+    }
+}
+
+/// A few bits that look random.
+pub(crate) fn random(state: &mut u64, below: u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % below
+}

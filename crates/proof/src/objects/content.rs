@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a volume holds, as a stamp for each of its blocks, and how writes change it.
+
+use flashfront_object::SECTOR_BYTES;
+
+/// Blocks that are looked at.
+pub(super) const BLOCKS: usize = 96;
+/// Sectors of a block.
+pub(super) const BLOCK_SECTORS: u64 = 8;
+/// Blocks lie in groups, far apart, so that the map has several pages.
+const GROUP: usize = 16;
+const GROUP_SECTORS: u64 = 14_000;
+/// Sectors of the volume.
+pub(super) const SECTORS: u64 = (BLOCKS / GROUP) as u64 * GROUP_SECTORS;
+
+/// The first sector of a block.
+pub(super) fn sector(block: usize) -> u64 {
+    // An odd place, so that blocks cross the borders of extents.
+    (block / GROUP) as u64 * GROUP_SECTORS + 500 + (block % GROUP) as u64 * BLOCK_SECTORS
+}
+
+/// How many blocks from here on lie side by side, at most so many.
+pub(super) fn side_by_side(block: usize, most: usize) -> usize {
+    most.min(GROUP - block % GROUP)
+}
+
+/// A stamp for each block. 0: zeroes.
+pub(super) type Content = Vec<u64>;
+
+/// A change.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    pub(super) block: usize,
+    pub(super) blocks: usize,
+    pub(super) stamp: u64,
+}
+
+impl Change {
+    pub(super) fn apply(&self, content: &mut Content) {
+        content[self.block..self.block + self.blocks].fill(self.stamp);
+    }
+
+    /// The bytes of the write.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let len = self.blocks * (BLOCK_SECTORS * SECTOR_BYTES) as usize;
+        self.stamp.to_le_bytes().into_iter().cycle().take(len).collect()
+    }
+}
+
+/// Reads the stamps of blocks; each must be whole.
+pub(super) fn stamps(bytes: &[u8]) -> Result<Vec<u64>, String> {
+    bytes
+        .chunks((BLOCK_SECTORS * SECTOR_BYTES) as usize)
+        .map(|block| {
+            let (words, _) = block.as_chunks::<8>();
+            let first = words.first().copied().unwrap_or_default();
+            match words.iter().all(|it| *it == first) {
+                true => Ok(u64::from_le_bytes(first)),
+                false => Err("a block is torn".to_owned()),
+            }
+        })
+        .collect()
+}

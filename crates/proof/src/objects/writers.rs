@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The writers of a life: what each has written, what was acknowledged, and from whom it took over.
+
+use std::collections::BTreeMap;
+
+use flashfront_object::{Opening, Volume};
+
+use super::content::{BLOCKS, Change, Content};
+
+/// From which state of which writer another one has taken over.
+#[derive(Clone, Debug)]
+pub(super) struct Base {
+    pub(super) parent: usize,
+    /// Changes of the parent that are in it.
+    pub(super) changes: usize,
+    pub(super) content: Content,
+}
+
+/// What a writer waits for.
+#[derive(Clone, Debug)]
+pub(super) enum Waited {
+    /// A flush after so many changes.
+    Flush(usize),
+    /// A read of some blocks, begun after so many changes.
+    Read { block: usize, blocks: usize, changes: usize },
+    /// A collection.
+    Collect,
+}
+
+/// A writer.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    pub(super) opening: Option<Opening>,
+    pub(super) volume: Option<Box<Volume>>,
+    /// The epoch in which it has opened the volume.
+    pub(super) epoch: Option<u32>,
+    /// Known from that moment.
+    pub(super) base: Option<Base>,
+    pub(super) changes: Vec<Change>,
+    /// Changes that a flush was acknowledged for.
+    pub(super) flushed: usize,
+    pub(super) waited: BTreeMap<u64, Waited>,
+    pub(super) tickets: u64,
+    /// Nothing reaches it before this time.
+    pub(super) paused_until: u64,
+}
+
+impl Writer {
+    /// The first one: it has made an empty volume, and is gone.
+    pub(super) fn maker() -> Self {
+        Self { epoch: Some(1), base: Some(Base { parent: 0, changes: 0, content: vec![0; BLOCKS] }), ..Self::default() }
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.opening.is_some() || self.volume.is_some()
+    }
+
+    pub(super) fn die(&mut self) {
+        (self.opening, self.volume) = (None, None);
+    }
+
+    /// Whether a read that began after so many changes may bring this.
+    pub(super) fn may_read(&self, block: usize, changes: usize, found: &[u64]) -> Result<(), String> {
+        let mut content = self.base.as_ref().map_or_else(|| vec![0; BLOCKS], |base| base.content.clone());
+        self.changes[..changes].iter().for_each(|change| change.apply(&mut content));
+        let mut may: Vec<Vec<u64>> = content[block..block + found.len()].iter().map(|it| vec![*it]).collect();
+        for change in &self.changes[changes..] {
+            change.apply(&mut content);
+            may.iter_mut().zip(&content[block..]).for_each(|(may, now)| may.push(*now));
+        }
+        match found.iter().zip(&may).all(|(found, may)| may.contains(found)) {
+            true => Ok(()),
+            false => Err(format!("found {found:?}, and each may be one of {may:?}")),
+        }
+    }
+
+    /// After how many changes the volume was in this state: the latest such moment, and none
+    /// before the last acknowledged flush.
+    pub(super) fn moment_of(&self, wanted: &Content) -> Result<usize, String> {
+        let base = self.base.as_ref().ok_or("its base is not known")?;
+        let mut content = base.content.clone();
+        let mut found = None;
+        for (nth, change) in std::iter::once(None).chain(self.changes.iter().map(Some)).enumerate() {
+            if let Some(change) = change {
+                change.apply(&mut content);
+            }
+            if content == *wanted {
+                found = Some(nth);
+            }
+        }
+        let changes = self.changes.len();
+        match found {
+            Some(nth) if nth >= self.flushed => Ok(nth),
+            Some(nth) => Err(format!("the state after {nth} of {changes} changes, and {} were flushed", self.flushed)),
+            None => Err(format!("no state in which the volume was ({changes} changes, {} flushed)", self.flushed)),
+        }
+    }
+}
