@@ -175,14 +175,14 @@ fn threads_that_cannot_be_used_are_refused() {
         assert!(refusal(&config(&bench, threads)).contains("must be 1 to 64"));
     }
     let of = |mib: u64| Config { buffer_bytes: Some(Size(mib << 20)), ..config(&bench, 5) };
-    let said = refusal(&of(279));
-    assert!(said.contains("at least 280 MiB") && said.contains("threads = 5"), "{said}");
+    let said = refusal(&of(283));
+    assert!(said.contains("at least 284 MiB") && said.contains("threads = 5"), "{said}");
     let blk = Listener::VhostUserBlk { path: bench.path("blk"), volume: None };
     let idle = Config { listeners: vec![blk.clone()], ..config(&bench, 3) };
     let error = bench.refused(&idle);
     assert!(matches!(error, ServeError::Config(ConfigError::IdleThreads { given: 3, most: 2 })), "{error}");
     Config { listeners: vec![blk], ..config(&bench, 2) }.check().unwrap();
-    for enough in [of(280), config(&bench, 5)] {
+    for enough in [of(284), config(&bench, 5)] {
         bench.serve_with(enough, Hooks::default()).stop();
     }
 }

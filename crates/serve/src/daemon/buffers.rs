@@ -256,7 +256,7 @@ mod tests {
         );
         config.lane_threads = 2;
         assert!(refusal(&config, 2).contains("lane_threads = 2"), "{}", refusal(&config, 2));
-        config.buffer_bytes = Some(Size(of_one + (64 << 20)));
+        config.buffer_bytes = Some(Size(of_one + 2 * LANE_APART_BYTES));
         assert!(check(&config, 2).is_ok());
         let (pump, _) = arenas(&config, 2).expect("there are threads");
         assert_eq!(pump.apart_from(), Some(4));
