@@ -116,6 +116,36 @@ fn what_clients_have_asked_for_ends_before_their_volume_goes() {
     client.leave();
 }
 
+/// Writers of the volume wait for room that only its own dirty blocks can give.
+#[test]
+fn a_full_cache_lets_a_volume_go_with_its_dirty_blocks() {
+    let mut client = client(41, 1);
+    client.world.control(Control::SetDirtyLimit { blocks: 1 });
+    let added = client.add_volume(OriginSpec { size_bytes: 8 << 20, ..VOLUME }).unwrap();
+    for sector in (0..client.sectors(added)).step_by(8) {
+        client.write(added, sector, 8, false);
+    }
+    let ticket = client.ask_remove(added, DirtyOnRemove::Discard);
+    assert_eq!(client.await_volume(ticket), Ok(added));
+    client.finish();
+    client.leave();
+}
+
+/// More volumes have come and gone than an eighth of the dirty limit has blocks.
+#[test]
+fn volumes_that_went_leave_destage_its_batches() {
+    let mut client = client(43, 1);
+    client.world.control(Control::SetDirtyLimit { blocks: 1 });
+    for _ in 0..100 {
+        let added = client.add_volume(VOLUME).unwrap();
+        client.remove_volume(added, DirtyOnRemove::Refuse).unwrap();
+    }
+    fill(&mut client, 0);
+    client.world.drain();
+    client.judge_origin(0);
+    client.leave();
+}
+
 #[test]
 fn a_second_word_about_dirty_blocks_counts() {
     let mut client = client(23, 1);

@@ -172,6 +172,9 @@ impl Destager {
         cx.delta.cache_reads.set_room(no_room);
         self.turn = (self.turn + 1) % origins.max(1);
         let crowded = throttle.is_crowded(self, cx);
+        // An origin without dirty blocks takes no part (test: `volumes_that_went_leave_destage_its_batches`).
+        let at_work = cx.delta.origins.iter().filter(|it| it.dirty.get() > 0).count();
+        let blocks = BATCH_BLOCKS_MAX.min((cx.facts.dirty_limit / 8 / at_work.max(1) as u64).max(1));
         for nth in 0..origins {
             let origin = (self.turn + nth) % origins;
             if cx.delta.origins[origin].dirty.get() == 0 {
@@ -186,18 +189,25 @@ impl Destager {
                 self.origins[origin].refusals.try_soon();
             }
             let pace = self.pace(origin, lanes, requests, rooms.of(origin, self, cx), starved, cx);
-            self.step_of(origin, pace, lanes, router, cx);
+            self.step_of(origin, pace, blocks, lanes, router, cx);
         }
     }
 
-    fn step_of(&mut self, origin: usize, pace: Option<Pace>, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) {
+    fn step_of(
+        &mut self,
+        origin: usize,
+        pace: Option<Pace>,
+        blocks: u64,
+        lanes: &mut Lanes,
+        router: &Router,
+        cx: &mut Cx<'_>,
+    ) {
         let ordered = is_ordered(cx);
         if ordered {
             order_step(origin, lanes, cx);
         }
         let batch = pace.map_or(0, |pace| pace.batch_ns / self.origins[origin].ns_per_run);
         let batch = batch.clamp(BATCH_RUNS_MIN, BATCH_RUNS_MAX) as u32;
-        let blocks = BATCH_BLOCKS_MAX.min(cx.facts.dirty_limit / 8 / self.origins.len() as u64);
         if let Some(pace) = pace {
             self.start_runs(origin, pace, (batch, blocks), lanes, router, cx);
         }
@@ -228,13 +238,16 @@ impl Destager {
         if cx.facts.stopping || batches.refusals.rest(cx.now) || it.undrained() == 0 {
             return None;
         }
+        let waited_for = || lanes.iter().any(|lane| lane.trouble.next_urgent(facts.places()).is_some());
         let to_go = match facts.stage {
             Stage::Coming | Stage::Serving => false,
             Stage::Leaving { destaged: true } => true,
+            // Requests that are under way may need the room of blocks that are thrown away only
+            // after them (test: `a_full_cache_lets_a_volume_go_with_its_dirty_blocks`).
+            Stage::Leaving { destaged: false } if starved || waited_for() => false,
             Stage::Leaving { destaged: false } | Stage::Unlisted | Stage::Gone => return None,
         };
         let leaving = facts.mode != Mode::Writeback || cx.cache_failed() || to_go;
-        let waited_for = || lanes.iter().any(|lane| lane.trouble.next_urgent(facts.places()).is_some());
         let recent = |since: Time| cx.now.since_ns(since) < IDLE_AFTER_NS;
         // What a FLUSH has covered should be on the origin soon, where that is the point.
         let behind = is_ordered(cx) && it.cuts.is_behind();
