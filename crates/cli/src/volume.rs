@@ -70,6 +70,7 @@ struct Show {
 
 /// Change a volume; it stays so.
 #[derive(Debug, Args)]
+#[command(override_usage = "flashfront volume set [OPTIONS] NAME")]
 #[group(id = "what", required = true, multiple = true, args = ["mode", "read_only", "writable"])]
 struct Set {
     /// The volume.

@@ -86,26 +86,32 @@ impl Volume {
         Self { spec, begins_at, carried_at, credits, credits_at, running: Vec::new() }
     }
 
-    /// Takes the credits of so many I/Os; what the volume does at this moment: I/Os and bytes a
-    /// second.
-    fn pace(&mut self, ios: f64, now: Time) -> (u64, u64) {
-        let Some(burst) = self.spec.burst else { return (self.spec.ios_per_s, self.spec.bytes_per_s) };
-        let saved = now.since_ns(self.credits_at.min(now)) as f64 / 1e9 * self.spec.ios_per_s as f64;
-        self.credits = (self.credits + saved).min(burst.credits as f64);
+    /// Takes the credits of so many I/Os. Returns when they may begin at the earliest, and what the
+    /// volume does then: I/Os and bytes a second. Without credits an I/O waits until it has earned
+    /// its own.
+    fn pace(&mut self, ios: f64, now: Time) -> (Time, u64, u64) {
+        let Some(burst) = self.spec.burst else { return (now, self.spec.ios_per_s, self.spec.bytes_per_s) };
+        let earned = now.since_ns(self.credits_at.min(now)) as f64 / 1e9 * self.spec.ios_per_s as f64;
+        self.credits = (self.credits + earned).min(burst.credits as f64);
         self.credits_at = self.credits_at.max(now);
-        if self.credits < ios {
-            return (self.spec.ios_per_s, self.spec.bytes_per_s);
+        if self.credits >= ios {
+            self.credits -= ios;
+            return (now, burst.ios_per_s, burst.bytes_per_s);
         }
-        self.credits -= ios;
-        (burst.ios_per_s, burst.bytes_per_s)
+        let lacking_ns = (ios - self.credits) * 1e9 / self.spec.ios_per_s as f64;
+        self.credits = 0.0;
+        self.credits_at = self.credits_at.plus_ns(lacking_ns as u64);
+        (self.credits_at, self.spec.ios_per_s, self.spec.bytes_per_s)
     }
 
     /// An I/O that carries so many bytes; when it is answered.
     fn carry(&mut self, now: Time, len: u64) -> Time {
         let ios = len.div_ceil(self.spec.io_bytes).max(1);
-        let (ios_per_s, bytes_per_s) = self.pace(ios as f64, now);
-        let begins = self.begins_at.max(now);
-        self.begins_at = begins.plus_ns(ios * 1_000_000_000 / ios_per_s);
+        let (earliest, ios_per_s, bytes_per_s) = self.pace(ios as f64, now);
+        let begins = self.begins_at.max(earliest);
+        // An I/O that waited for its credit has kept its distance already.
+        let behind = if earliest > now { 0 } else { ios * 1_000_000_000 / ios_per_s };
+        self.begins_at = begins.plus_ns(behind);
         let carry_ns = len.saturating_mul(1_000_000_000) / bytes_per_s;
         self.carried_at = self.carried_at.max(begins).plus_ns(carry_ns);
         self.carried_at.plus_ns(self.spec.round_trip_ns)
