@@ -183,7 +183,7 @@ fn serve_refuses_what_is_misspelt_or_unsafe() {
     table.case("nowhere to listen", refused(place, &mut volume.serve_nowhere(), &["--nbd"]));
 
     let good = format!(
-        "cache = {:?}\ncontrol = {:?}\n[[volume]]\nname = \"v\"\norigin = {:?}\n[[listen]]\nnbd = \"unix:{}\"\n",
+        "cache = {:?}\ncontrol = {:?}\n[[volume]]\nname = \"data\"\norigin = {:?}\n[[listen]]\nnbd = \"unix:{}\"\n",
         volume.cache,
         volume.control,
         volume.origin,

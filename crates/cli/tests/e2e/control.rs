@@ -66,7 +66,7 @@ fn status_has_what_scripts_rely_on_and_counts() {
 #[test]
 fn status_shows_where_everything_is() {
     let volume = Volume::new(32, 64);
-    must(&mut volume.format());
+    must(volume.format().args(["--name", "a.b"]));
     // A client in another folder has no use for a path that begins here.
     let folder = volume.place.dir();
     let mut serve = flashfront();
