@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An object store on the network, by the crate `object_store`: S3, and what speaks its protocol.
 //!
-//! One thread drives all connections. Threads of the carrier wait for their requests there.
+//! A thread of this file drives all connections to the store. The carrier's threads wait for it.
 //! Credentials come from where the ecosystem has them: the environment (`AWS_...`), the roles of
 //! instances and containers, and files of web identities.
 

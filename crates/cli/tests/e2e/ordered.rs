@@ -148,7 +148,7 @@ fn a_lost_cache_costs_seconds_and_not_the_file_system() {
 }
 
 #[test]
-#[ignore = "takes a minute: thirty caches of each kind; run it with --ignored --nocapture"]
+#[ignore = "takes more than two minutes: thirty caches of each order; run it by hand with --ignored --nocapture"]
 fn thirty_lost_caches() {
     if !skip() {
         lose(30, true);

@@ -128,7 +128,7 @@ fn a_full_share_leaves_the_others_theirs() {
             assert!(bufs.iter().all(|buf| arena.may_wait(*buf) == (share != Share::Passing)));
             bufs
         };
-        // One share is taken whole in one size, and one buffer in each chunk is kept. The other
+        // A share is taken whole in one size, and one buffer in each chunk is kept. The other
         // shares still have all of their buffers, in any size.
         let (hog, bytes) = (shares[round % 3], 4096 << rng.below(9));
         for (nth, buf) in all(&mut arena, hog, bytes).into_iter().enumerate() {

@@ -163,7 +163,7 @@ mod tests {
     fn a_volume_does_what_it_is_sold_for() {
         let spec = VolumeSpec::plain(5_000_000, 3000);
         let run = |depth, len| ios(&mut Volume::new(spec), 0, 10, depth, len);
-        // One at a time: the round trip, and 16 us to carry 4 KiB.
+        // An I/O alone takes the round trip, and 16 us to carry 4 KiB.
         assert_eq!(run(1, 4096), 10_000_000_000 / 5_016_384);
         let many = run(64, 4096);
         assert!((29_900..=30_100).contains(&many), "{many}");

@@ -431,7 +431,7 @@ fn move_dirty(lane: &mut Lane, survivor: Survivor, found: Found, from: Span, cx:
     }
     let rewritten = lane.store.is_rewritten(flat);
     let dirty = !cx.facts.planted(Canary::MovedClean);
-    // It stays in its era.
+    // A block that is moved stays in its era.
     let era = lane.eras.as_ref().and_then(|eras| eras.newest(flat)).map_or(0, |it| it.0);
     let appended = put(lane, Stream::Writes, flat, dirty, era, found.hits, from, cx);
     if appended && !rewritten {

@@ -178,7 +178,7 @@ fn written(
         (Stage::Unlisted, Ok(())) => {
             (0..lanes.len()).for_each(|lane| forget(lanes.at_hand(lane), origin, &mut cx));
             let leaving = volumes.leaving.iter_mut().find(|leaving| leaving.origin == origin);
-            // It is told of when no I/O of it is under way.
+            // The removal is told when no I/O of the volume is under way.
             if let Some(leaving) = leaving {
                 leaving.is_dropped = true;
             }

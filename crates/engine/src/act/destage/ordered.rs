@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ordered destage: which era may be destaged now, and what the log says of those that are over.
 //!
-//! One era after the other goes to the origin, with the origin's flush between. Within an era runs
+//! Eras go to the origin in turn, with the origin's flush between two. Within an era runs
 //! go in the usual order. A crash of the daemon forgets what of an era is on the origin already. So
 //! after a crash eras are destaged again, from the first one that the log doesn't call sent. That
 //! may be the era at hand and the one before, but no other (ADR 0053). Then a block may be older on

@@ -172,7 +172,8 @@ impl Destager {
         cx.delta.cache_reads.set_room(no_room);
         self.turn = (self.turn + 1) % origins.max(1);
         let crowded = throttle.is_crowded(self, cx);
-        // An origin without dirty blocks takes no part (test: `volumes_that_went_leave_destage_its_batches`).
+        // An origin without dirty blocks takes no part (test:
+        // `volumes_that_went_leave_destage_its_batches`).
         let at_work = cx.delta.origins.iter().filter(|it| it.dirty.get() > 0).count();
         let blocks = BATCH_BLOCKS_MAX.min((cx.facts.dirty_limit / 8 / at_work.max(1) as u64).max(1));
         for nth in 0..origins {
