@@ -43,9 +43,10 @@ pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
         }
         if let Some(eras) = lane.eras.as_ref().filter(|_| !lane.store.is_opening()) {
             lane.store.index().for_each(|flat, found| {
-                let newest = eras.newest(flat).is_some_and(|(_, version)| version.slot == found.slot);
+                let newest = eras.newest(flat);
+                let is_newest = newest.is_some_and(|(_, version)| version.slot == found.slot);
                 let should = found.dirty && !lane.trouble.is_lost(flat);
-                assert_eq!(newest, should, "{flat:?} of {found:?} in the eras, lane {}", lane.id);
+                assert_eq!(is_newest, should, "{flat:?} of {found:?}, newest in the eras {newest:?}, lane {}", lane.id);
             });
         }
         assert_eq!(lane.store.index().len(), blocks, "lane {}: the index counts wrong", lane.id);

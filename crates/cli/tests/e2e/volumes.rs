@@ -75,8 +75,9 @@ fn connect_to(volume: &Volume, name: &str) -> Client {
 fn fill(client: &mut Client, seed: u8) {
     for nth in 0..MIBS {
         let bytes = vec![seed ^ nth as u8; MIB as usize];
-        client.write_at(nth * MIB, &bytes, nth + 1 == MIBS).expect("the volume can be written");
+        client.write_at(nth * MIB, &bytes, false).expect("the volume can be written");
     }
+    client.flush().expect("the volume can be flushed");
 }
 
 fn assert_filled(client: &mut Client, seed: u8) {
@@ -159,7 +160,12 @@ fn volumes_come_and_go_while_clients_are_served() {
     let (mut house, mut bytes) = (connect_to(&volume, "house"), vec![0; MIBS as usize * MIB as usize]);
     house.read_at(0, &mut bytes).expect("the volume can be read");
     let expected = |nth: usize| if nth == 0 { 3 } else { 2 ^ nth as u8 };
-    assert!(bytes.chunks(MIB as usize).enumerate().all(|(nth, all)| all.iter().all(|byte| *byte == expected(nth))));
+    for (nth, all) in bytes.chunks(MIB as usize).enumerate() {
+        for (block, bytes) in all.chunks(4096).enumerate() {
+            let differs = bytes.iter().find(|byte| **byte != expected(nth));
+            assert_eq!(differs, None, "block {block} of the MiB at {nth}, which should be {}", expected(nth));
+        }
+    }
     drop(house);
     assert_filled(&mut connect_to(&volume, "data"), 1);
     wait_for_no_clients(&volume, "house");
@@ -168,7 +174,9 @@ fn volumes_come_and_go_while_clients_are_served() {
     assert!(house.info().read_only() && house.write_at(0, &[0; 4096], false).is_err(), "it is read-only");
     drop(house);
     wait_for_no_clients(&volume, "house");
-    assert_eq!(json(&must(volume.ask_two(["volume", "remove"]).args(["house", "--destage", "--json"])))["done"], true);
+    let removed = output(volume.ask_two(["volume", "remove"]).args(["house", "--destage", "--json"]));
+    assert!(removed.status.success(), "{}\n{}", show(&removed), volume.stderr());
+    assert_eq!(json(&String::from_utf8_lossy(&removed.stdout))["done"], true);
     let gone = connect(&Listen::Unix(volume.socket.clone()), "house", true);
     assert!(gone.is_err(), "it is not on offer any more");
     let bytes = std::fs::read(&second).expect("the origin can be read");

@@ -105,9 +105,17 @@ pub(crate) fn lose(lane: &mut Lane, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
 
 /// A block was read soundly from that slot: if it was lost, it no longer is.
 pub(crate) fn found_again(lane: &mut Lane, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
-    if lane.store.get(flat).is_some_and(|found| found.slot == slot) && lane.trouble.found(flat) {
-        cx.count_found(flat);
-        version_found(lane, flat, cx);
+    if lane.store.get(flat).is_some_and(|found| found.slot == slot) && take_for_found(lane, flat, cx) {
         lane.trouble.trust(flat);
     }
+}
+
+/// A lost block may be sound after all, and is destaged again. Returns whether the block was lost.
+pub(crate) fn take_for_found(lane: &mut Lane, flat: Flat, cx: &mut Cx<'_>) -> bool {
+    let was_lost = lane.trouble.found(flat);
+    if was_lost {
+        cx.count_found(flat);
+        version_found(lane, flat, cx);
+    }
+    was_lost
 }

@@ -9,6 +9,7 @@
 
 use alloc::vec::Vec;
 
+use crate::act::damage::take_for_found;
 use crate::act::destage::Destager;
 use crate::cx::Cx;
 use crate::fact::io::DeviceId;
@@ -39,9 +40,7 @@ pub(crate) fn look_for_lost(lane: &mut Lane, cx: &mut Cx<'_>) {
     let may_be_there = |flat: &Flat| lane.store.get(*flat).is_some() && !lane.is_changing(*flat);
     let found: Vec<Flat> = lane.trouble.lost().filter(may_be_there).collect();
     for flat in found {
-        if lane.trouble.found(flat) {
-            cx.count_found(flat);
-        }
+        take_for_found(lane, flat, cx);
         lane.trouble.must_be_alone(flat);
     }
 }

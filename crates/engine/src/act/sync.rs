@@ -15,8 +15,8 @@ use alloc::vec::Vec;
 
 use crate::act::checkpoint::begin_checkpoint;
 use crate::act::commit::log::Bytes;
-use crate::act::damage::found_again;
-use crate::act::destage::versions::{is_held, version_found};
+use crate::act::damage::{found_again, take_for_found};
+use crate::act::destage::versions::is_held;
 use crate::cx::{Cx, blocks_span};
 use crate::fact::io::{DeviceError, DeviceId, Op};
 use crate::fact::memory::{Buf, Span};
@@ -98,10 +98,7 @@ fn end_sync(lane: &mut Lane, cx: &mut Cx<'_>) -> u64 {
     let has = |flat: &Flat| lane.store.get(*flat).is_some() && !missed.contains(flat) && !lane.is_changing(*flat);
     let found: Vec<Flat> = lane.trouble.lost().filter(has).collect();
     for flat in found {
-        if lane.trouble.found(flat) {
-            cx.count_found(flat);
-            version_found(lane, flat, cx);
-        }
+        take_for_found(lane, flat, cx);
     }
     missed.len() as u64
 }

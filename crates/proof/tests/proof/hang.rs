@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};
-use flashfront_engine::{Control, DeviceId, Event, MirrorStatus, Mode, Op, OriginId};
+use flashfront_engine::{Control, Destage, DeviceId, Event, MirrorStatus, Mode, Op, OriginId};
 use flashfront_proof::{Client, OriginSpec, WorldSpec};
 
 const SECOND: u64 = 1_000_000_000;
@@ -165,7 +165,15 @@ fn hits_of_clean_data_that_hang_are_answered_by_the_origin() {
 
 #[test]
 fn dirty_data_of_a_cache_that_hung_is_destaged_when_it_answers() {
-    let mut client = Client::fresh(spec(Mode::Writeback));
+    for destage in [Destage::Free, Destage::Ordered] {
+        hang_then_destage(destage);
+    }
+}
+
+fn hang_then_destage(destage: Destage) {
+    let mut spec = spec(Mode::Writeback);
+    spec.options.destage = destage;
+    let mut client = Client::fresh(spec);
     // Durable in the log, and not in RAM.
     for block in 0..32 {
         client.write(0, block * 16, 8, false);

@@ -198,10 +198,14 @@ impl Daemon {
         }
         let exports = self.pump.exports().iter().filter(|export| export.origin != id).cloned().collect();
         self.pump.set_exports(exports);
-        let begun = dirty == DirtyOnRemove::Destage && blocks > 0;
-        // To destage may take longer than an operator's program waits; `status` shows the rest.
-        let reply = if begun { &None } else { reply };
-        self.ask(VolumeChange::Remove { origin: id, dirty }, What::Remove { id, export }, reply);
+        let (change, what) = (VolumeChange::Remove { origin: id, dirty }, What::Remove { id, export });
+        if dirty == DirtyOnRemove::Destage && blocks > 0 {
+            // To destage may take longer than an operator's program waits; `status` shows the rest.
+            self.ask(change, what, &None);
+            answer(reply, &Ok(()));
+        } else {
+            self.ask(change, what, reply);
+        }
         Ok(())
     }
 
