@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A shell that runs the commands of one page, block by block, in a machine of its own.
 //!
-//! The shell has its own /run, /mnt, /etc, network and processes: all of it is gone with the
+//! The shell has its own /run, /mnt, /srv, /etc, network and processes: all of it is gone with the
 //! session. Between two blocks the shell waits, until all that a block should print has come.
 
 use std::fmt::Write as _;
@@ -28,7 +28,8 @@ PATH=/run/bin:$PATH
 ip link set lo up
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /mnt
-mkdir /run/bin "$DEVICES"
+mkdir /run/bin "$DEVICES" srv
+mount --bind srv /srv
 touch /run/bin/flashfront
 mount --bind "$PROGRAM" /run/bin/flashfront
 mount --bind devices "$DEVICES"
