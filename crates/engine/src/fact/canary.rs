@@ -52,5 +52,6 @@ canaries! {
     CoveredLate, "covered-late", "a flush of the cache device covers what a lane wrote until it hears of the flush";
     IdReused, "id-reused", "a new volume gets the id of one that was removed";
     EraUncut, "era-uncut", "destage is ordered, but a FLUSH ends no era: one batch has what came before it and after it";
+    EraEarly, "era-early", "an era begins before the log says which are on the origin, so that a restart sends older ones again";
     MovedClean, "moved-clean", "dirty blocks that reclaim moves count as clean in their new place";
 }

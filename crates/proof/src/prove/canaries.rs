@@ -37,13 +37,14 @@ mod with {
 
     /// The bugs that hardly any random life meets (one in some hundred), and the workload that is
     /// made to meet them.
-    const MADE_FOR: [(Canary, &str); 7] = [
+    const MADE_FOR: [(Canary, &str); 8] = [
         (Canary::OriginAhead, "modes"),
         (Canary::MirrorUnrecorded, "mirror-lead"),
         (Canary::StaleNeighbour, "neighbours"),
         (Canary::JoinedVoid, "neighbours"),
         (Canary::InheritedFlushed, "killed"),
         (Canary::EraUncut, "ordered"),
+        (Canary::EraEarly, "ordered-notes"),
         (Canary::IdReused, "volumes"),
     ];
 

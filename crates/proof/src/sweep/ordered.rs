@@ -33,6 +33,14 @@ pub(super) const ORDERED_LANES: Workload = Workload {
     again: false,
 };
 
+pub(super) const ORDERED_NOTES: Workload = Workload {
+    name: "ordered-notes",
+    summary: "ordered destage: the log is slow to say which eras are on the origin, and the daemon is killed",
+    world: || world(1),
+    run: late_notes,
+    again: false,
+};
+
 /// Writes the same blocks again and again, each time after a FLUSH.
 fn rewrites(on: &mut Stage<'_>, rounds: u64) {
     for nth in 0..rounds {
@@ -72,5 +80,22 @@ fn ordered(on: &mut Stage<'_>) {
     on.wait_down_to(0);
     on.flush(0);
     on.wait_down_to(0);
+    on.pass(50_000_000);
+}
+
+/// Several eras wait, each with a version of the same blocks. They go to the origin faster than the
+/// log can say so, and the next daemon begins with the first of them again.
+fn late_notes(on: &mut Stage<'_>) {
+    for nth in 0..4 {
+        on.write(0, 0, 4 * B, false);
+        on.write(0, (10 + nth * 3) * B, 2 * B, false);
+        on.wait_down_to(0);
+        on.flush(0);
+        on.wait_down_to(0);
+    }
+    on.hold_log(1_000_000_000);
+    on.control(Control::Drain(true));
+    on.pass(100_000_000);
+    on.kill();
     on.pass(50_000_000);
 }

@@ -5,6 +5,7 @@
 use std::ops::ControlFlow;
 
 use flashfront_device::sim::Fate;
+use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{Control, DeviceError, DirtyOnRemove, Event, Mode, Op, OriginId, RequestOp, VolumeChange};
 
 use crate::client::Client;
@@ -97,9 +98,16 @@ impl<'a> Stage<'a> {
         self.client.hold_read(origin, hold_ns);
     }
 
+    /// Writes to the cache device take that long, until the daemon is killed.
+    pub fn hold_log(&mut self, hold_ns: u64) {
+        let late = Rule { op: Some(Op::Write), ..Rule::always(Fault::Hang { hold_ns }) };
+        self.client.world.cache.faults.order(late);
+    }
+
     /// Kills the daemon, whatever is in flight, and starts the next one.
     pub fn kill(&mut self) {
         if !self.over {
+            self.client.world.cache.faults.heal();
             self.client.crash(self.event, Fate::Killed, Fate::Killed);
             self.client.world.begin_open();
             self.shown();

@@ -198,6 +198,7 @@ pub const WORKLOADS: &[Workload] = &[
     },
     super::ordered::ORDERED,
     super::ordered::ORDERED_LANES,
+    super::ordered::ORDERED_NOTES,
 ];
 
 fn writeback(on: &mut Stage<'_>) {

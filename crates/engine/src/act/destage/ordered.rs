@@ -9,6 +9,7 @@
 
 use crate::act::commit::log::Note;
 use crate::cx::Cx;
+use crate::fact::canary::Canary;
 use crate::fact::types::OriginId;
 use crate::format::Entry;
 use crate::lanes::Lanes;
@@ -32,7 +33,8 @@ pub(super) fn order_step(origin: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         let wait = first.await_durable(Waiter::Sent(id), cx);
         debug_assert_ne!(wait, Wait::Durable, "a noted entry is not durable yet");
     }
-    cx.delta.origins[origin].cuts.choose(oldest, log_counts);
+    let early = cx.facts.planted(Canary::EraEarly);
+    cx.delta.origins[origin].cuts.choose(oldest, log_counts && !early);
     if news && !log_counts {
         lanes.send_all(|| Down::ErasSent, cx);
     }
