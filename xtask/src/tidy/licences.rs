@@ -13,9 +13,11 @@ pub(super) fn check() -> Result<Vec<Finding>, Failed> {
     let mut findings: Vec<Finding> = Vec::new();
     for (manifest, lock) in [("Cargo.toml", "Cargo.lock"), ("fuzz/Cargo.toml", "fuzz/Cargo.lock")] {
         let tree = ["tree", "--workspace", "--edges", "all", "--target", "all", "--prefix", "none"];
-        let format = ["--quiet", "--no-dedupe", "--format", "{p}|{l}", "--manifest-path", manifest];
+        let format = ["--quiet", "--format", "{p}|{l}", "--manifest-path", manifest];
         let tree = stdout_of(cargo(tree).args(format))?;
-        for (package, licence) in tree.lines().filter_map(|line| line.split_once('|')) {
+        // "(*)" stands for the packages below one that is listed already.
+        let lines = tree.lines().map(|line| line.trim_end_matches(" (*)"));
+        for (package, licence) in lines.filter_map(|line| line.split_once('|')) {
             if !satisfied(licence, &allowed) {
                 let finding = Finding::new(lock, 0, format!("{package}: \"{licence}\" is not allowed by {DENY}"));
                 if !findings.contains(&finding) {
