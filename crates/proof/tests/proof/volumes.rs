@@ -4,7 +4,8 @@
 use flashfront_device::sim::Fate;
 use flashfront_engine::format::Shares;
 use flashfront_engine::{
-    Control, DirtyOnRemove, Event, Mode, NewVolume, OriginId, RequestError, VolumeChange, VolumeError,
+    Control, Destage, DirtyOnRemove, Event, Mode, NewVolume, OriginId, RequestError, RequestOp, VolumeChange,
+    VolumeError,
 };
 use flashfront_proof::{Client, OriginSpec, WorldSpec};
 
@@ -125,6 +126,23 @@ fn a_full_cache_lets_a_volume_go_with_its_dirty_blocks() {
     for sector in (0..client.sectors(added)).step_by(8) {
         client.write(added, sector, 8, false);
     }
+    let ticket = client.ask_remove(added, DirtyOnRemove::Discard);
+    assert_eq!(client.await_volume(ticket), Ok(added));
+    client.finish();
+    client.leave();
+}
+
+/// In order a write past the log waits until the eras before are on the origin.
+#[test]
+fn a_write_past_the_log_lets_its_volume_go() {
+    let mut spec = WorldSpec { seed: 47, origins: vec![VOLUME], ..WorldSpec::default() };
+    spec.options.destage = Destage::Ordered;
+    let mut client = Client::fresh(spec);
+    let added = client.add_volume(VOLUME).unwrap();
+    fill(&mut client, added);
+    client.flush(added);
+    client.finish();
+    client.change(RequestOp::Discard, added, 0, 64, false);
     let ticket = client.ask_remove(added, DirtyOnRemove::Discard);
     assert_eq!(client.await_volume(ticket), Ok(added));
     client.finish();

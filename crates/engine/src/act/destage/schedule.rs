@@ -240,12 +240,14 @@ impl Destager {
             return None;
         }
         let waited_for = || lanes.iter().any(|lane| lane.trouble.next_urgent(facts.places()).is_some());
+        let barred = || is_ordered(cx) && lanes.iter().any(|lane| any_awaits_clean(lane, &facts.places()));
         let to_go = match facts.stage {
             Stage::Coming | Stage::Serving => false,
             Stage::Leaving { destaged: true } => true,
             // Requests that are under way may need the room of blocks that are thrown away only
-            // after them (test: `a_full_cache_lets_a_volume_go_with_its_dirty_blocks`).
-            Stage::Leaving { destaged: false } if starved || waited_for() => false,
+            // after them (test: `a_full_cache_lets_a_volume_go_with_its_dirty_blocks`). Or they
+            // wait for eras (test: `a_write_past_the_log_lets_its_volume_go`).
+            Stage::Leaving { destaged: false } if starved || waited_for() || barred() => false,
             Stage::Leaving { destaged: false } | Stage::Unlisted | Stage::Gone => return None,
         };
         let leaving = facts.mode != Mode::Writeback || cx.cache_failed() || to_go;
@@ -253,7 +255,6 @@ impl Destager {
         // What a FLUSH has covered should be on the origin soon, where that is the point.
         let behind = is_ordered(cx) && it.cuts.is_behind();
         let aged = batches.aged(cx) || behind;
-        let barred = || is_ordered(cx) && lanes.iter().any(|lane| any_awaits_clean(lane, &facts.places()));
         pace(View {
             // Destage is at full speed where this origin's writers have to stop.
             dirty: room.taken,
