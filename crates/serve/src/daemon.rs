@@ -46,6 +46,8 @@ mod grown;
 mod hangs;
 mod held;
 mod hooks;
+#[cfg(test)]
+mod idle;
 mod leave;
 mod limit;
 mod link;

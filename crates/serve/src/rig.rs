@@ -207,12 +207,12 @@ impl Bench {
         let (ready, is_ready) = mpsc::channel();
         let hooks = Hooks { ready: Some(Box::new(move |_| ready.send(()).unwrap())), ..hooks };
         let (stop, place) = (hooks.stop.clone(), config.listeners[0].nbd().unwrap().clone());
-        let control = config.control.clone();
+        let (control, name) = (config.control.clone(), config.volumes[0].name.clone());
         let thread = std::thread::spawn(move || daemon::run(&config, hooks));
         if is_ready.recv().is_err() {
             return Err(thread.join().unwrap().unwrap_err());
         }
-        let nbd = connect(&place, "", true).unwrap();
+        let nbd = connect(&place, &name, true).unwrap();
         Ok(Served { stop, thread, nbd, control: control::Client::connect(&control).unwrap() })
     }
 }

@@ -10,18 +10,22 @@
 use std::io;
 use std::path::Path;
 
-use flashfront_device::real::{DeviceFile, ReadAt, fingerprint};
+use flashfront_device::real::{DeviceFile, ReadAt, fingerprint, has_content};
 use flashfront_engine::OriginId;
 use flashfront_engine::format::OriginRecord;
 
 mod change;
+mod keeper;
+mod openings;
 mod record;
 mod samples;
+mod sampling;
 mod served;
 mod watched;
 
 pub use change::{Change, ChangeError, How};
-pub(crate) use change::{remember, remembered, settle};
+pub(crate) use change::{about, all_remembered, remember, remembered, settle};
+pub(crate) use openings::{Found, remember_opening};
 pub(crate) use served::{Served, remember_served, served_by};
 pub(crate) use watched::Watch;
 
@@ -92,11 +96,15 @@ fn may_be_same(one: &str, other: &str) -> bool {
     one == other || doubtful && one.as_bytes()[..START_BYTES] == other.as_bytes()[..START_BYTES]
 }
 
-/// Writes what can be known of an origin now into its record.
+/// Writes what can be known of an origin now into its record. What was written to the origin before
+/// is durable then, so that no power cut undoes what the record says.
 ///
 /// # Errors
 /// When the device can't be read.
 pub fn record(device: &DeviceFile, record: &mut OriginRecord) -> io::Result<()> {
+    // The superblock is durable at once. If the file's inode were not, a power cut would leave it
+    // with an older time of change. The next start would take the origin for changed.
+    device.sync_all()?;
     let print = fingerprint(device)?;
     record.identity = identity(device)?;
     record.fingerprint = print.content;
@@ -130,55 +138,85 @@ pub fn compare(device: &DeviceFile, record: &OriginRecord, clean: bool) -> io::R
     })
 }
 
-/// What the record of an origin's samples says after a crash.
+/// What an origin's samples say after a crash.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Sampled {
-    /// This many places hold what the last daemon may have left there.
-    Same { places: usize },
-    /// A place that holds something else.
-    Changed { offset: u64 },
-    /// The last opening has no record.
+    /// The samples are what the last daemon may have left there.
+    Same,
+    /// Some sample is something else; the place, if it is known.
+    Changed { offset: Option<u64> },
+    /// Nothing tells what the last daemon left.
     Unknown { why: String },
 }
 
-/// Compares an origin with the record of its samples; `epoch`: of the cache's last opening.
-pub(crate) fn compare_samples(
-    state: Option<&Path>,
-    origin: &DeviceFile,
-    id: OriginId,
-    uuid: &[u8; 16],
-    epoch: u64,
-) -> Sampled {
-    let unknown = |why: &str| Sampled::Unknown { why: why.to_owned() };
-    let record = match record::load(state, uuid, id) {
-        Err(error) => return unknown(&format!("the record of its samples can't be used ({error})")),
-        Ok(None) => return unknown("the state folder has no record of its samples"),
-        Ok(Some(record)) => record,
-    };
-    // The record comes before the superblock: the next opening may have been cut off between the
-    // two.
-    if ![epoch, epoch + 1].contains(&record.epoch) {
-        return unknown("the state folder has a record of its samples of another opening only");
+/// What the daemons of an opening may have left on an origin.
+enum Left {
+    /// The samples that are in its record.
+    Samples(Vec<record::Sample>),
+    /// No daemon has written it since the superblock got its record of it.
+    AsRecorded,
+}
+
+impl Left {
+    /// Finds what the last opening left, which may be any of `last`.
+    fn find(state: Option<&Path>, uuid: &[u8; 16], id: OriginId, last: &[u64]) -> Result<Self, String> {
+        let unknown = |why: &str| Err(why.to_owned());
+        let openings = openings::load(state, uuid).filter(|it| last.contains(&it.last));
+        let record = match record::load(state, uuid, id) {
+            Err(error) => return unknown(&format!("the record of its samples can't be used ({error})")),
+            Ok(record) => record,
+        };
+        let counts = |epoch| last.contains(&epoch) || openings.is_some_and(|it| (it.first..=it.last).contains(&epoch));
+        match record {
+            Some(record) if counts(record.epoch) => Ok(Self::Samples(record.samples)),
+            _ if openings.is_some_and(|it| it.as_recorded) => Ok(Self::AsRecorded),
+            Some(_) => unknown("the state folder has a record of its samples of another opening only"),
+            None => unknown("the state folder has no record of its samples"),
+        }
     }
-    let places = record.samples.len();
-    match watched::changed(origin.geometry().size_bytes, &mut |at, into| origin.read_at(at, into), &record.samples) {
-        Some(offset) => Sampled::Changed { offset },
-        None => Sampled::Same { places },
+
+    fn compare(&self, record: &OriginRecord, size_bytes: u64, read: &mut ReadAt<'_>) -> Sampled {
+        let changed = match self {
+            Self::Samples(samples) => sampling::changed(size_bytes, read, samples).map(Some),
+            Self::AsRecorded => match has_content(size_bytes, read, record.fingerprint) {
+                Err(error) => return Sampled::Unknown { why: format!("its samples can't be read ({error})") },
+                Ok(same) => (!same).then_some(None),
+            },
+        };
+        changed.map_or(Sampled::Same, |offset| Sampled::Changed { offset })
     }
 }
 
-/// The first place of the origin that holds nothing of what the record of this opening allows,
-/// which is kept while it is served. `None` without a record.
-pub(crate) fn first_changed(
+/// Compares an origin with what the cache's last daemon may have left there; `epoch`: of its
+/// opening.
+pub(crate) fn compare_samples(
     state: Option<&Path>,
-    id: OriginId,
+    origin: &DeviceFile,
+    record: &OriginRecord,
     uuid: &[u8; 16],
     epoch: u64,
-    size_bytes: u64,
+) -> Sampled {
+    // What is remembered of an opening comes before the superblock: the next one may have been cut
+    // off between the two.
+    match Left::find(state, uuid, record.id, &[epoch, epoch + 1]) {
+        Err(why) => Sampled::Unknown { why },
+        Ok(left) => left.compare(record, origin.geometry().size_bytes, &mut |at, into| origin.read_at(at, into)),
+    }
+}
+
+/// Whether the origin holds something that this opening, which serves it, has not left there.
+pub(crate) fn is_changed(
+    state: Option<&Path>,
+    record: &OriginRecord,
+    uuid: &[u8; 16],
+    epoch: u64,
     read: &mut ReadAt<'_>,
-) -> Option<u64> {
-    let record = record::load(state, uuid, id).ok()??;
-    (record.epoch == epoch).then(|| watched::changed(size_bytes, read, &record.samples))?
+) -> Option<Option<u64>> {
+    let left = Left::find(state, uuid, record.id, &[epoch]).ok()?;
+    match left.compare(record, record.size_bytes, read) {
+        Sampled::Changed { offset } => Some(offset),
+        Sampled::Same | Sampled::Unknown { .. } => None,
+    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,31 @@ pub(crate) fn write(state: Option<&Path>, name: &str, content: impl AsRef<[u8]>)
     Ok(path)
 }
 
+/// Writes files whole and durably. A power cut meanwhile may leave some of them as they were.
+///
+/// The file system is asked once for all of them, since to make each durable by itself takes
+/// milliseconds.
+///
+/// # Errors
+/// Without a state folder, or when it can't be written.
+pub(crate) fn write_all(state: Option<&Path>, files: &[(String, String)]) -> io::Result<()> {
+    if let [(name, content)] = files {
+        return write(state, name, content).map(drop);
+    }
+    let state = state.ok_or_else(none)?;
+    make_folder(state)?;
+    let fresh = |name: &str| state.join(format!("{name}.new"));
+    for (name, content) in files {
+        fs::write(fresh(name), content)?;
+    }
+    let folder = File::open(state)?;
+    rustix::fs::syncfs(&folder)?;
+    for (name, _) in files {
+        fs::rename(fresh(name), state.join(name))?;
+    }
+    folder.sync_all()
+}
+
 /// Keeps other processes from changing what is read and then written, until it is dropped.
 ///
 /// # Errors
@@ -67,6 +92,12 @@ mod tests {
         }
         assert_eq!(fs::read_dir(&state).unwrap().count(), 1, "nothing else is left");
         drop(lock(Some(&state)).unwrap());
+        let several = [("y".to_owned(), "1".to_owned()), ("x".to_owned(), "2".to_owned())];
+        write_all(Some(&state), &several).unwrap();
+        let read = |name: &str| fs::read_to_string(state.join(name)).unwrap();
+        assert_eq!((read("y"), read("x")), ("1".to_owned(), "2".to_owned()));
+        assert_eq!(fs::read_dir(&state).unwrap().count(), 2, "nothing else is left");
+        assert!(write_all(None, &several).is_err());
         assert!(write(None, "x", "").unwrap_err().to_string().contains("--state"));
         // A file where the folder should be.
         assert!(write(Some(&state.join("x")), "y", "").is_err());

@@ -30,6 +30,8 @@ use crate::real::aligned::AlignedBuf;
 
 /// Bytes that the synchronous helpers move at a time.
 const BOUNCE_BYTES: usize = 1 << 20;
+/// Memory for direct I/O begins at a multiple of it.
+const DIRECT_ALIGN: usize = 4096;
 
 /// How long a device may be busy before that is an error. The kernel takes a killed daemon's ring
 /// down after the process is gone, when its I/O has ended. The ring holds the lock until then.
@@ -245,6 +247,16 @@ impl DeviceFile {
     /// As `pread`; `UnexpectedEof` if the range isn't all there.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let block = u64::from(self.geometry.logical_block_bytes);
+        let read = |into: &mut [u8], at: u64| {
+            asking(&self.path, || match &self.medium {
+                Medium::Here { file, .. } => file.read_exact_at(into, at),
+                Medium::Remote(remote) => remote.read(at, into),
+            })
+        };
+        let is_aligned = out.as_ptr().align_offset(DIRECT_ALIGN) == 0;
+        if is_aligned && offset.is_multiple_of(block) && (out.len() as u64).is_multiple_of(block) {
+            return read(out, offset);
+        }
         let mut bounce = AlignedBuf::new(BOUNCE_BYTES.min(out.len().next_multiple_of(4096) + 8192));
         let mut at = offset;
         let mut rest = out;
@@ -253,10 +265,7 @@ impl DeviceFile {
             let skip = (at - start) as usize;
             let len = rest.len().min(bounce.len() - skip);
             let whole = (skip + len).next_multiple_of(block as usize);
-            asking(&self.path, || match &self.medium {
-                Medium::Here { file, .. } => file.read_exact_at(&mut bounce[..whole], start),
-                Medium::Remote(remote) => remote.read(start, &mut bounce[..whole]),
-            })?;
+            read(&mut bounce[..whole], start)?;
             let (now, later) = rest.split_at_mut(len);
             now.copy_from_slice(&bounce[skip..skip + len]);
             rest = later;

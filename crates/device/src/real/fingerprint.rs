@@ -12,10 +12,13 @@
 //! change of one block far inside is found with probability 64 / blocks only. So is a file system
 //! on a logical volume further back. It takes about 1 s on an HDD, by calculation.
 
+use std::cell::RefCell;
 use std::io;
 
 use super::file::DeviceFile;
+use super::nbd::ReadAt;
 use crate::Rng;
+use crate::real::aligned::AlignedBuf;
 
 const MIB: u64 = 1 << 20;
 const END_BYTES: u64 = MIB;
@@ -67,33 +70,58 @@ impl Fingerprint {
 /// As reading the device.
 pub fn fingerprint(device: &DeviceFile) -> io::Result<Fingerprint> {
     let size = device.geometry().size_bytes;
+    let [content, content_before] = content(size, &mut |at, into| device.read_at(at, into))?;
+    Ok(Fingerprint { content, content_before, changed_ns: device.changed_ns()? })
+}
+
+/// Whether a device of this size, which `read` reads, has the content that was recorded.
+///
+/// # Errors
+/// The errors of `read`.
+pub fn has_content(size: u64, read: &mut ReadAt<'_>, recorded: u64) -> io::Result<bool> {
+    Ok(content(size, read)?.contains(&recorded))
+}
+
+thread_local! {
+    /// The buffer for samples. A start with many volumes does little else than to read them, and
+    /// fresh pages for each took half of its time.
+    static BUFFER: RefCell<Option<AlignedBuf>> = const { RefCell::new(None) };
+}
+
+/// The hash of all samples, and the hash of those that were taken before.
+fn content(size: u64, read: &mut ReadAt<'_>) -> io::Result<[u64; 2]> {
+    let mut buf = BUFFER.take().unwrap_or_else(|| AlignedBuf::new(END_BYTES as usize));
+    let hashes = content_by(&mut buf, size, read);
+    BUFFER.set(Some(buf));
+    hashes
+}
+
+fn content_by(buf: &mut AlignedBuf, size: u64, read: &mut ReadAt<'_>) -> io::Result<[u64; 2]> {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
     digest.update(&size.to_le_bytes());
-    let mut buf = vec![0; END_BYTES as usize];
-    let mut add = |offset: u64, len: u64| -> io::Result<()> {
-        let part = &mut buf[..len as usize];
-        device.read_at(offset, part)?;
-        digest.update(part);
+    let head = &mut buf[..size.min(END_BYTES) as usize];
+    read(0, head)?;
+    digest.update(head);
+    let superblocks = superblocks(head, size);
+    let mut add = |digest: &mut crc_fast::Digest, start: u64, end: u64| -> io::Result<()> {
+        for at in (start..end).step_by(END_BYTES as usize) {
+            let part = &mut buf[..(end - at).min(END_BYTES) as usize];
+            read(at, part)?;
+            digest.update(part);
+        }
         Ok(())
     };
     if size > END_BYTES {
-        add(0, END_BYTES)?;
-        add(size - END_BYTES, END_BYTES)?;
-    } else {
-        add(0, size)?;
+        add(&mut digest, size - END_BYTES, size)?;
     }
     for place in spread(size) {
-        add(place, SAMPLE_BYTES)?;
+        add(&mut digest, place, place + SAMPLE_BYTES)?;
     }
     let content_before = digest.finalize();
-    let mut head = vec![0; size.min(END_BYTES) as usize];
-    device.read_at(0, &mut head)?;
-    for (start, end) in superblocks(&head, size) {
-        let mut part = vec![0; (end - start) as usize];
-        device.read_at(start, &mut part)?;
-        digest.update(&part);
+    for (start, end) in superblocks {
+        add(&mut digest, start, end)?;
     }
-    Ok(Fingerprint { content: digest.finalize(), content_before, changed_ns: device.changed_ns()? })
+    Ok([digest.finalize(), content_before])
 }
 
 /// The blocks that are spread over the device, between its ends; sorted: one sweep of the head.

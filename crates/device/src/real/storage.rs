@@ -10,6 +10,7 @@
 //! overlayfs. For device-mapper and md devices sysfs tells the devices below, and not which of
 //! their bytes are used.
 
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -25,7 +26,7 @@ mod looped;
 use below::Sys;
 
 /// A file or a block device, whatever path leads to it. Valid while it exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Store {
     /// A regular file: numbers of its file system and inode.
     File { dev: u64, ino: u64 },
@@ -115,6 +116,26 @@ impl Storage {
         let ((one, _), (two, _)) = pairs.into_iter().find(|((_, one), (_, other))| one.meets(other))?;
         let way = |it: &Self, end: usize| it.levels[..=end].iter().map(|level| level.name.clone()).collect();
         Some(Shared { ways: [way(self, one), way(other, two)] })
+    }
+
+    /// Finds the first device that shares bytes with one before it: the places of both in `all`.
+    #[must_use]
+    pub fn first_shared(all: &[Option<Self>]) -> Option<(usize, usize, Shared)> {
+        let mut users: HashMap<Store, Vec<usize>> = HashMap::new();
+        for (at, storage) in all.iter().enumerate() {
+            let Some(storage) = storage else { continue };
+            let before = storage.levels.iter().filter_map(|level| users.get(&level.store)).flatten();
+            for &other in before.collect::<BTreeSet<_>>() {
+                let shared = all[other].as_ref().and_then(|it| it.shared_with(storage));
+                if let Some(shared) = shared {
+                    return Some((other, at, shared));
+                }
+            }
+            for level in &storage.levels {
+                users.entry(level.store).or_default().push(at);
+            }
+        }
+        None
     }
 
     /// The disk or file that this and the other device both lie on, though on different bytes of

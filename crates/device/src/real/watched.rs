@@ -7,13 +7,19 @@
 //! named.
 
 use std::cell::RefCell;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 /// How often is looked which device is asked.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Devices that are asked at the same time.
+const HELPERS_MAX: usize = 8;
 
 /// A device did not answer in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,12 +30,19 @@ pub struct Silent {
     pub limit: Duration,
 }
 
-/// The device that is asked, and since when.
+impl From<Silent> for io::Error {
+    fn from(silent: Silent) -> Self {
+        let limit = silent.limit;
+        io::Error::new(io::ErrorKind::TimedOut, format!("the device did not answer for {limit:?}"))
+    }
+}
+
+/// The devices that are asked, each by a thread of its own, and since when.
 #[derive(Debug, Default)]
-struct Asked(Mutex<Option<(PathBuf, Instant)>>);
+struct Asked(Mutex<Vec<(ThreadId, PathBuf, Instant)>>);
 
 impl Asked {
-    fn now(&self) -> MutexGuard<'_, Option<(PathBuf, Instant)>> {
+    fn now(&self) -> MutexGuard<'_, Vec<(ThreadId, PathBuf, Instant)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -41,10 +54,44 @@ thread_local! {
 /// Asks a device something by a system call that may sleep.
 pub fn asking<T>(path: &Path, ask: impl FnOnce() -> T) -> T {
     let Some(asked) = ASKED.with_borrow(Clone::clone) else { return ask() };
-    *asked.now() = Some((path.to_owned(), Instant::now()));
+    let thread = std::thread::current().id();
+    let end = || asked.now().retain(|it| it.0 != thread);
+    end();
+    asked.now().push((thread, path.to_owned(), Instant::now()));
     let answer = ask();
-    *asked.now() = None;
+    end();
     answer
+}
+
+/// Does this for each of `items`, in several threads. [`watched`] looks after them as after the
+/// caller. Returns what came of each, in the order of the items.
+///
+/// # Panics
+/// If the work does.
+pub fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(usize, &T) -> R + Sync) -> Vec<R> {
+    let (asked, next) = (ASKED.with_borrow(Clone::clone), AtomicUsize::new(0));
+    let take = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else { return done };
+            done.push((at, work(at, item)));
+        }
+    };
+    let mut all = std::thread::scope(|scope| {
+        let help = || {
+            ASKED.set(asked.clone());
+            take()
+        };
+        let helpers: Vec<_> = (1..items.len().min(HELPERS_MAX)).map(|_| scope.spawn(help)).collect();
+        let mut all = take();
+        for helper in helpers {
+            all.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        all
+    });
+    all.sort_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, done)| done).collect()
 }
 
 /// Does this in a thread of its own, and leaves that behind if a device does not answer in its
@@ -83,11 +130,12 @@ pub fn watched<T: Send + 'static>(
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if let Some((path, since)) = &*asked.now()
-            && let Some(limit) = limit(path)
-            && since.elapsed() >= limit
-        {
-            return Err(Silent { path: path.clone(), limit });
+        let silent = |(_, path, since): &(ThreadId, PathBuf, Instant)| {
+            let limit = limit(path).filter(|limit| since.elapsed() >= *limit)?;
+            Some(Silent { path: path.clone(), limit })
+        };
+        if let Some(silent) = asked.now().iter().find_map(silent) {
+            return Err(silent);
         }
     }
 }
@@ -107,6 +155,21 @@ mod tests {
         let told = watched(limit, work).unwrap_err();
         assert_eq!(told, Silent { path: "/b".into(), limit: Duration::from_millis(1) });
         // It goes on when the device answers.
+        answer.send(()).unwrap();
+    }
+
+    #[test]
+    fn each_of_several_is_asked_and_a_silent_one_is_named() {
+        assert_eq!(each(&[1, 2, 3], |at, it| at * 10 + it), [1, 12, 23]);
+        let (answer, silent) = channel::<()>();
+        let silent = Mutex::new(silent);
+        let limit = |path: &Path| (path == Path::new("/2")).then_some(Duration::from_millis(1));
+        let work = move || {
+            each(&["/0", "/1", "/2", "/3"], |at, path| {
+                asking(Path::new(path), || (at == 2).then(|| silent.lock().unwrap().recv()).is_some())
+            })
+        };
+        assert_eq!(watched(limit, work).unwrap_err().path, Path::new("/2"));
         answer.send(()).unwrap();
     }
 

@@ -2,7 +2,6 @@
 //! Work on devices at a start and at a stop, for which each device has the time that the config
 //! gives it.
 
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -45,10 +44,4 @@ impl Config {
             None => self.timeout_of_cache(path),
         }
     }
-}
-
-/// Makes the error of a device that does not answer, for callers that know only I/O errors.
-pub(super) fn unanswered(silent: &Silent) -> io::Error {
-    let limit = humantime::format_duration(silent.limit);
-    io::Error::new(io::ErrorKind::TimedOut, format!("the device did not answer for {limit}"))
 }

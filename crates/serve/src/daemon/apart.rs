@@ -3,19 +3,19 @@
 
 use std::path::Path;
 
+use flashfront_device::real::Storage;
+
 use super::error::DevicesError;
 use crate::mixup::Mixup;
-use crate::storage;
 
 /// Refuses two paths that lead to the same bytes.
 pub(super) fn check_apart<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), DevicesError> {
     let paths: Vec<&Path> = paths.collect();
-    for (nth, one) in paths.iter().enumerate() {
-        for other in &paths[nth + 1..] {
-            if let Some(shared) = storage::shared(one, other) {
-                return Err(Mixup::SameDevice { one: (*one).into(), other: (*other).into(), shared }.into());
-            }
+    let all: Vec<_> = paths.iter().map(|path| Storage::behind(path)).collect();
+    match Storage::first_shared(&all) {
+        Some((one, other, shared)) => {
+            Err(Mixup::SameDevice { one: paths[one].into(), other: paths[other].into(), shared }.into())
         }
+        None => Ok(()),
     }
-    Ok(())
 }

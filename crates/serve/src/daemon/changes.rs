@@ -19,18 +19,18 @@ use crate::config::Config;
 use crate::offline::{self, uuid_text};
 use crate::stale::{self, Change, How, Served};
 
-/// Finds changes of this origin that are remembered and not settled for this cache.
+/// Finds changes of this origin, among the `known` ones, that are not settled for this cache.
 pub(super) fn find(
-    config: &Config,
     origin: &DeviceFile,
     superblock: &Superblock,
     at: usize,
+    known: &[Change],
 ) -> Result<Vec<Change>, ServeError> {
     let who = || failed(format!("{}: who it is", origin.path().display()));
     let identity = stale::identity(origin).map_err(who())?;
     let path = origin.whole_path().map_err(who())?;
     let (record, uuid) = (&superblock.origins[at], uuid_text(&superblock.uuid));
-    Ok(stale::remembered(config.state.as_deref(), &identity, Some(&path), record, &uuid)?)
+    Ok(stale::about(known, &identity, Some(&path), record, &uuid))
 }
 
 /// The later opening of this cache that the origin has seen, if this is a copy from before it.
@@ -128,15 +128,16 @@ pub(super) fn remember(config: &Config, opened: &Opened) -> Result<Vec<Change>, 
 /// That happens after replay and before the first request. A start that fails serves nothing, and
 /// the operator may put back the copy that he made before it.
 pub(super) fn remember_served(config: &Config, origins: &[Arc<DeviceFile>], superblock: &Superblock) {
-    for origin in origins {
-        let uuid = uuid_text(&superblock.uuid);
-        if let Err(error) = stale::remember_served(config.state.as_deref(), origin, &uuid, superblock.epoch) {
-            tracing::warn!(
-                "{}: it can't be written down there that {} is served with this cache now ({error}). Without that an older copy of the cache, or another cache of this origin, is not recognised as old when it is served later. Make the state folder writable for this user, or name another one with --state DIR, and then at every start",
-                folder(config),
-                origin.path().display()
-            );
-        }
+    let uuid = uuid_text(&superblock.uuid);
+    if let Err(error) = stale::remember_served(config.state.as_deref(), origins, &uuid, superblock.epoch) {
+        let served = match origins {
+            [one] => one.path().display().to_string(),
+            _ => "each origin".to_owned(),
+        };
+        tracing::warn!(
+            "{}: it can't be written down there that {served} is served with this cache now ({error}). Without that an older copy of the cache, or another cache of this origin, is not recognised as old when it is served later. Make the state folder writable for this user, or name another one with --state DIR, and then at every start",
+            folder(config)
+        );
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) fn compare(
     stop: &StopHandle,
 ) -> Result<Option<Change>, ServeError> {
     let Some((at, block)) = changed_block(engine, origins, stop)? else { return Ok(None) };
-    let (origin, how) = (&origins[at], how(block.0 * BLOCK_BYTES));
+    let (origin, how) = (&origins[at], how(Some(block.0 * BLOCK_BYTES)));
     let dirty = engine.status().blocks_dirty;
     if dirty > 0 && !config.accept_changed_origin {
         let (origin, cache) = (origin.path().to_owned(), config.cache.clone());

@@ -9,25 +9,21 @@
 use std::sync::Arc;
 
 use flashfront_device::real::DeviceFile;
-use flashfront_engine::format::{OriginRecord, Superblock};
+use flashfront_engine::format::Superblock;
 
 use super::opened::Opened;
-use crate::config::Config;
-use crate::report::counted;
-use crate::stale::{self, Sampled, Watch};
+use crate::config::{Config, Volume};
+use crate::stale::{self, Found, Sampled, Watch};
 
 /// Says for people how an origin has changed since its last daemon died, by the record of its
 /// samples.
 pub(super) fn samples(config: &Config, origin: &DeviceFile, superblock: &Superblock, at: usize) -> Option<String> {
     let (state, shown) = (config.state.as_deref(), origin.path().display());
-    let id = superblock.origins[at].id;
-    match stale::compare_samples(state, origin, id, &superblock.uuid, superblock.epoch) {
+    let record = &superblock.origins[at];
+    match stale::compare_samples(state, origin, record, &superblock.uuid, superblock.epoch) {
         Sampled::Changed { offset } => Some(how(offset)),
-        Sampled::Same { places } => {
-            tracing::info!(
-                "{shown}: the last stop was not clean; {} are as that daemon left them",
-                counted(places as u64, "sample")
-            );
+        Sampled::Same => {
+            tracing::info!("{shown}: the last stop was not clean; its samples are as that daemon left them");
             None
         }
         Sampled::Unknown { why } => {
@@ -39,21 +35,46 @@ pub(super) fn samples(config: &Config, origin: &DeviceFile, superblock: &Superbl
     }
 }
 
-pub(super) fn how(offset: u64) -> String {
-    format!("was changed after its daemon had died (at byte {offset} it holds what that daemon did not leave there)")
+pub(super) fn how(offset: Option<u64>) -> String {
+    let what = match offset {
+        Some(offset) => format!("at byte {offset} it holds what that daemon did not leave there"),
+        None => "that daemon never wrote it, and its samples are others than at the last clean stop".to_owned(),
+    };
+    format!("was changed after its daemon had died ({what})")
 }
 
-/// Records samples of the origins, before the first write of this opening.
+/// Prepares the records of samples: an origin gets its record before its first write. Where nothing
+/// else tells what the origins hold now, all records are written at once.
 pub(super) fn watches(config: &Config, opened: &Opened, epoch: u64) -> Vec<Option<Watch>> {
-    let origins = opened.origins.iter().zip(&opened.superblock.origins).filter(|_| !opened.members.is_empty());
-    let watch = |(origin, record): (&Arc<DeviceFile>, &OriginRecord)| {
-        let watch = Watch::begin(config.state.as_deref(), origin, record.id, opened.superblock.uuid, epoch);
-        watch.map_err(|error| {
+    let (state, superblock) = (config.state.as_deref(), &opened.superblock);
+    if opened.members.is_empty() {
+        return Vec::new();
+    }
+    let found = match (opened.drop_clean, superblock.clean) {
+        (true, _) => Found::Changed,
+        (false, true) => Found::AsRecorded,
+        (false, false) => Found::AsLeft,
+    };
+    let is_known = stale::remember_opening(state, &superblock.uuid, epoch, found).map_err(|error| {
+        tracing::warn!(
+            "{}: can't record samples of its origins in the state folder ({error}); should the daemon die, only what the cache has of them can be compared",
+            config.cache.display()
+        );
+    });
+    let Ok(is_known) = is_known else { return Vec::new() };
+    let watch = |(origin, volume): (&Arc<DeviceFile>, &Volume)| {
+        let owner = (superblock.uuid, epoch);
+        let watch = Watch::new(state, origin, volume.id, owner, config.timeout_of_origin(volume));
+        if is_known {
+            return Some(watch);
+        }
+        let begun = watch.begin().map_err(|error| {
             tracing::warn!(
                 "{}: can't record samples of it in the state folder ({error}); should the daemon die, only what the cache has of it can be compared",
                 origin.path().display()
             );
-        })
+        });
+        begun.ok()
     };
-    origins.map(|it| watch(it).ok()).collect()
+    opened.origins.iter().zip(&opened.volumes).map(watch).collect()
 }

@@ -10,9 +10,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flashfront_device::real::DeviceFile;
+use flashfront_device::real::{DeviceFile, each};
 use flashfront_engine::DeviceId;
-use flashfront_engine::format::Superblock;
+use flashfront_engine::format::{OriginRecord, Superblock};
 
 use super::answered::answered;
 use super::error::{ServeError, failed};
@@ -154,19 +154,19 @@ fn mark_failed(config: &Config, used: &Members, silent: &Members, superblock: &m
 
 /// Makes the origins durable, and fills in by which samples the next start knows them.
 fn record_origins(config: &Config, held: &Held, superblock: &mut Superblock) -> Result<(), ServeError> {
-    for record in &mut superblock.origins {
-        let Some(origin) = held.origin(record.id) else { continue };
-        let what = || failed(format!("{}: reading samples", origin.path().display()));
-        let (origin, mut sampled) = (Arc::clone(origin), record.clone());
-        *record = answered(config, move |_| {
-            // The superblock is durable at once. If the file's inode were not, a power cut would
-            // leave it with an older time of change. The next start would take the origin for
-            // changed.
-            origin.sync_all()?;
-            stale::record(&origin, &mut sampled).map(|()| sampled)
-        })?
-        .map_err(what())?;
-    }
+    let origins = superblock.origins.iter().map(|record| (held.origin(record.id).cloned(), record.clone()));
+    let origins: Vec<_> = origins.collect();
+    let sample = |(origin, record): &(Option<Arc<DeviceFile>>, OriginRecord)| {
+        let mut record = record.clone();
+        match origin {
+            Some(origin) => stale::record(origin, &mut record)
+                .map(|()| record)
+                .map_err(failed(format!("{}: reading samples", origin.path().display()))),
+            None => Ok(record),
+        }
+    };
+    let sampled = answered(config, move |_| each(&origins, |_, it| sample(it)))?;
+    superblock.origins = sampled.into_iter().collect::<Result<_, _>>()?;
     Ok(())
 }
 

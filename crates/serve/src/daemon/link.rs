@@ -4,12 +4,11 @@
 //! A server that is there again must have the export as it was. The device compares the size. Here
 //! the record of samples is compared, as after a crash.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use flashfront_device::real::{DeviceFile, LinkNews, LinkWatch, ReadAt};
-use flashfront_engine::OriginId;
 use flashfront_engine::format::{OriginRecord, Superblock};
 
 use super::members::Members;
@@ -32,10 +31,10 @@ pub(super) fn look_after_origin(
     record: &OriginRecord,
     cache: Option<&Superblock>,
 ) {
-    let (state, id, size_bytes) = (config.state.clone(), record.id, record.size_bytes);
+    let (state, record) = (config.state.clone(), record.clone());
     let owner = cache.map(|superblock| (superblock.uuid, superblock.epoch));
     watch(origin, "the origin", move |read| match owner {
-        Some(owner) => same(state.as_ref(), id, owner, size_bytes, read),
+        Some(owner) => same(state.as_deref(), &record, owner, read),
         None => Ok(()),
     });
 }
@@ -68,18 +67,17 @@ fn watch(
 
 /// Whether samples of the origin hold what the last daemon may have left there.
 fn same(
-    state: Option<&PathBuf>,
-    id: OriginId,
+    state: Option<&Path>,
+    record: &OriginRecord,
     (uuid, epoch): ([u8; 16], u64),
-    size_bytes: u64,
     read: &mut ReadAt<'_>,
 ) -> Result<(), String> {
-    match stale::first_changed(state.map(PathBuf::as_path), id, &uuid, epoch, size_bytes, read) {
-        Some(at) => {
-            Err(format!("the export came back with other content (at byte {at} it holds what was never left there)"))
-        }
-        None => Ok(()),
-    }
+    let Some(place) = stale::is_changed(state, record, &uuid, epoch, read) else { return Ok(()) };
+    let what = match place {
+        Some(at) => format!("at byte {at} it holds what was never left there"),
+        None => "it was not written here, and its samples are others than before".to_owned(),
+    };
+    Err(format!("the export came back with other content ({what})"))
 }
 
 fn tell(name: &str, role: &str, news: &LinkNews) {

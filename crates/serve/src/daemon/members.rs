@@ -12,7 +12,7 @@ use std::sync::Arc;
 use flashfront_device::real::{Access, DeviceFile, OpenError, asking};
 use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
 
-use super::answered::{answered, unanswered};
+use super::answered::answered;
 use super::error::{DevicesError, ServeError, failed};
 use crate::config::Config;
 use crate::mixup::Mixup;
@@ -187,8 +187,7 @@ pub(super) fn put(config: &Config, members: &Members, superblock: &Superblock) -
             let mut own = superblock.clone();
             own.pairing.member = *number;
             let device = Arc::clone(file);
-            let written =
-                answered(config, move |_| step(&device, &own)).unwrap_or_else(|silent| Err(unanswered(&silent)));
+            let written = answered(config, move |_| step(&device, &own)).unwrap_or_else(|silent| Err(silent.into()));
             // The others get it all the same.
             let written = written.map_err(|error| (file.path().to_owned(), error));
             let is_written = written.is_ok();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flashfront_device::Device;
-use flashfront_device::real::{Access, DeviceFile, Reactor};
+use flashfront_device::real::{Access, DeviceFile, Reactor, each};
 use flashfront_device::wrap::Patience;
 use flashfront_engine::format::{OriginRecord, Superblock};
 use flashfront_engine::{Destage, DeviceId, Durability, Engine, Options, policy};
@@ -32,7 +32,7 @@ use crate::frontend::ublk::{Ublk, UblkOptions};
 use crate::frontend::vhost_user_blk::VhostUserBlk;
 use crate::frontend::{Export, Frontend};
 use crate::pump::Devices;
-use crate::stale::{self, Verdict, Watch};
+use crate::stale::{self, Change, Verdict, Watch};
 
 pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     let (members, mut superblock) = members::open(config).map_err(|error| members::or_swapped(config, error))?;
@@ -50,28 +50,58 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     buffers::check(config, superblock.lanes)?;
     let caches = members.iter().map(|(_, file)| file.path());
     check_apart(caches.chain(volumes.iter().map(|volume| volume.origin.as_path())))?;
+    let remembered = stale::all_remembered(config.state.as_deref())?;
+    let log = tracing::dispatcher::get_default(Clone::clone);
+    let found = each(&volumes, |at, volume| {
+        tracing::dispatcher::with_default(&log, || look(config, volume, &members, &superblock, at, &remembered))
+    });
     let (mut origins, mut changes) = (Vec::new(), Vec::new());
     // After a failure writes went past the log, so that its clean blocks may be old too.
     let mut drop_clean = recorded.is_some() || superblock.failed;
     let mut epoch = superblock.epoch;
-    for (at, volume) in volumes.iter().enumerate() {
-        let origin = DeviceFile::open(&volume.origin, Access::Exclusive)?;
-        members::refuse_cache(&origin)?;
-        let known = changes::find(config, &origin, &superblock, at)?;
-        let later = changes::later_opening(config, &origin, &superblock)?;
-        let how = known.first().map(changes::how).or_else(|| later.as_ref().map(changes::how_later));
-        let how = match how {
-            None if !superblock.clean && superblock.epoch > 0 => compare::samples(config, &origin, &superblock, at),
-            how => how,
-        };
-        drop_clean |= guard(config, volume, &origin, &members, &superblock, at, how)?;
-        epoch = later.map_or(epoch, |it| epoch.max(it.epoch));
+    for found in found {
+        let Origin { file, is_changed, known, later_epoch } = found?;
+        drop_clean |= is_changed;
+        epoch = epoch.max(later_epoch.unwrap_or(0));
         changes.extend(known);
-        origins.push(Arc::new(origin));
+        origins.push(Arc::new(file));
     }
     // From now on this copy is the newest.
     superblock.epoch = epoch;
     Ok(Opened { members, origins, volumes, superblock, drop_clean, changes })
+}
+
+/// An open origin, and what is known of it.
+struct Origin {
+    file: DeviceFile,
+    /// Clean data must be dropped.
+    is_changed: bool,
+    /// The changes that are remembered.
+    known: Vec<Change>,
+    /// The number of the last opening, if this is a copy from before it.
+    later_epoch: Option<u64>,
+}
+
+/// Opens an origin, and compares it.
+fn look(
+    config: &Config,
+    volume: &Volume,
+    members: &Members,
+    superblock: &Superblock,
+    at: usize,
+    remembered: &[Change],
+) -> Result<Origin, ServeError> {
+    let file = DeviceFile::open(&volume.origin, Access::Exclusive)?;
+    members::refuse_cache(&file)?;
+    let known = changes::find(&file, superblock, at, remembered)?;
+    let later = changes::later_opening(config, &file, superblock)?;
+    let how = known.first().map(changes::how).or_else(|| later.as_ref().map(changes::how_later));
+    let how = match how {
+        None if !superblock.clean && superblock.epoch > 0 => compare::samples(config, &file, superblock, at),
+        how => how,
+    };
+    let is_changed = guard(config, volume, &file, members, superblock, at, how)?;
+    Ok(Origin { file, is_changed, known, later_epoch: later.map(|it| it.epoch) })
 }
 
 /// Asks the stale guard, and what is remembered; says whether clean data must be dropped.
@@ -352,8 +382,7 @@ pub(super) fn attach(
         let mut device = device(file, &hooks.wrap_origin, config.timeout_of_origin(volume));
         if let Some(watch) = watch {
             let (name, stop) = (file.path().display().to_string(), hooks.stop.clone());
-            let watched = watch.around(device, name, move || stop.wake());
-            device = Box::new(watched.map_err(failed("starting a thread"))?);
+            device = Box::new(watch.around(device, name, move || stop.wake()));
         }
         all.push((DeviceId::Origin(id), device));
     }

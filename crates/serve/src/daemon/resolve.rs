@@ -6,6 +6,8 @@
 //! configuration with other volumes than the cache is refused. (A cache of format version 1 does
 //! not know where its origins are: there the configuration names each of them, in its order.)
 
+use std::collections::{HashMap, HashSet};
+
 use flashfront_engine::format::{OriginRecord, Superblock};
 
 use super::error::OriginsError;
@@ -31,7 +33,8 @@ pub(super) fn resolve(config: &Config, superblock: &Superblock) -> Result<Vec<Vo
         ([volume], [record]) if volume.name == UNNAMED && record.name != UNNAMED => Some(volume),
         _ => None,
     };
-    let unknown = config.volumes.iter().find(|volume| records.iter().all(|record| record.name != volume.name));
+    let known: HashSet<&str> = records.iter().map(|record| record.name.as_str()).collect();
+    let unknown = config.volumes.iter().find(|volume| !known.contains(volume.name.as_str()));
     if let Some(volume) = unknown.filter(|_| alone.is_none()) {
         return Err(OriginsError::NoSuchVolume {
             cache: config.cache.clone(),
@@ -39,8 +42,9 @@ pub(super) fn resolve(config: &Config, superblock: &Superblock) -> Result<Vec<Vo
             known: records.iter().map(|record| record.name.as_str()).collect::<Vec<_>>().join(", "),
         });
     }
+    let by_name: HashMap<&str, &Volume> = config.volumes.iter().rev().map(|it| (it.name.as_str(), it)).collect();
     let find = |record: &OriginRecord| {
-        let named = config.volumes.iter().find(|volume| volume.name == record.name).or(alone);
+        let named = by_name.get(record.name.as_str()).copied().or(alone);
         let known =
             || (!record.origin_path.is_empty()).then(|| Volume::new(&record.name, (&record.origin_path).into()));
         let volume = named.cloned().or_else(known);

@@ -6,7 +6,6 @@
 //! volume listen before the engine hears of it, so that an address that can't be had changes
 //! nothing. One change is under way at a time; the others wait in a queue.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 
@@ -19,6 +18,7 @@ use super::{Daemon, changes, link};
 use crate::config::{ConfigError, Listener, Volume, name_is_usable};
 use crate::control::Response;
 use crate::frontend::Export;
+use crate::stale::Watch;
 
 mod error;
 mod open;
@@ -111,15 +111,13 @@ impl Daemon {
             return Err(VolumesError::Relative(wanted.origin));
         }
         let superblock = self.pump.engine().superblock();
-        let Some(table) = &superblock.table else {
+        if superblock.table.is_none() {
             return Err(VolumesError::Engine { name: wanted.name, error: VolumeError::NeedsVersion2 });
-        };
+        }
         let known = Known {
             used: self.used(),
             state: self.config.state.clone(),
             uuid: superblock.uuid,
-            epoch: superblock.epoch,
-            id: OriginId(table.next_id),
             timeout: self.config.timeout_of_origin(&Volume::new(&wanted.name, wanted.origin.clone())),
         };
         let opened = open::begin(&wanted, known, &self.stop)?;
@@ -127,19 +125,18 @@ impl Daemon {
         Ok(())
     }
 
-    /// The devices in use, and what each is.
-    fn used(&self) -> Vec<(PathBuf, String)> {
+    /// The devices in use, each with the volume that it is the origin of.
+    fn used(&self) -> Vec<(Arc<DeviceFile>, Option<String>)> {
         let members = [0, 1].into_iter().filter_map(|number| self.held.member(number));
-        let members = members.map(|file| (file.path().to_owned(), "a cache device".to_owned()));
+        let members = members.map(|file| (Arc::clone(file), None));
         let origins = self.config.volumes.iter().zip(self.held.origins());
-        let origins =
-            origins.map(|(volume, file)| (file.path().to_owned(), format!("the origin of `{}`", volume.name)));
+        let origins = origins.map(|(volume, file)| (Arc::clone(file), Some(volume.name.clone())));
         members.chain(origins).collect()
     }
 
     /// The origin is open: has the engine add the volume.
     fn add_opened(&mut self, opened: Opened, reply: &Reply) -> Result<(), VolumesError> {
-        let Opened { file, volume: new, watch } = opened;
+        let Opened { file, volume: new } = opened;
         // Things may have changed since.
         self.may_change()?;
         let table = self.pump.engine().superblock().table.as_ref();
@@ -158,11 +155,11 @@ impl Daemon {
         let file = Arc::new(file);
         let device = self.pump.devices().reactor().attach(Arc::clone(&file));
         let mut device = patient(Box::new(device), self.config.timeout_of_origin(&volume), file.places());
-        if let Some(watch) = watch {
-            let (name, stop) = (file.path().display().to_string(), self.stop.clone());
-            let watched = watch.around(device, name, move || stop.wake());
-            device = Box::new(watched.map_err(failed("starting a thread")).map_err(VolumesError::Serve)?);
-        }
+        let superblock = self.pump.engine().superblock();
+        let (owner, limit) = ((superblock.uuid, superblock.epoch), self.config.timeout_of_origin(&volume));
+        let watch = Watch::new(self.config.state.as_deref(), &file, id, owner, limit);
+        let (name, stop) = (file.path().display().to_string(), self.stop.clone());
+        device = Box::new(watch.around(device, name, move || stop.wake()));
         let coming = Coming { volume, file, device, export, frontends };
         self.ask(VolumeChange::Add(new), What::Add(Box::new(coming)), reply);
         Ok(())

@@ -118,6 +118,24 @@ pub(crate) fn remembered(
     record: &OriginRecord,
     cache: &str,
 ) -> Result<Vec<Change>, ChangeError> {
+    Ok(about(&all_remembered(state)?, now, path, record, cache))
+}
+
+/// Finds the `changes` that are about an origin, and that this cache knows nothing of.
+pub(crate) fn about(
+    changes: &[Change],
+    now: &str,
+    path: Option<&str>,
+    record: &OriginRecord,
+    cache: &str,
+) -> Vec<Change> {
+    let settled = |change: &Change| change.settled.iter().any(|it| it == cache);
+    let counts = |it: &&Change| !settled(it) && it.is_about(record.size_bytes, [now, &record.identity], path);
+    changes.iter().filter(counts).cloned().collect()
+}
+
+/// All changes that are remembered.
+pub(crate) fn all_remembered(state: Option<&Path>) -> Result<Vec<Change>, ChangeError> {
     let Some(state) = state else { return Ok(Vec::new()) };
     let fail = |path: &Path| {
         let path = path.to_owned();
@@ -133,11 +151,7 @@ pub(crate) fn remembered(
         if file.extension().is_none_or(|it| it != EXTENSION) {
             continue;
         }
-        let change = read(&file).map_err(fail(&file))?;
-        let settled = change.settled.iter().any(|it| it == cache);
-        if !settled && change.is_about(record.size_bytes, [now, &record.identity], path) {
-            changes.push(change);
-        }
+        changes.push(read(&file).map_err(fail(&file))?);
     }
     Ok(changes)
 }

@@ -11,7 +11,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use flashfront_engine::OriginId;
 
@@ -59,7 +59,6 @@ pub(super) struct Record {
 #[derive(Debug)]
 pub(super) struct RecordFile {
     file: File,
-    path: PathBuf,
     owner: Owner,
     number: u64,
     half_bytes: usize,
@@ -87,7 +86,7 @@ impl RecordFile {
         content.get_mut(..first.len()).ok_or_else(too_long)?.copy_from_slice(&first);
         let path = state::write(state, &name(&owner.uuid, origin), content)?;
         let file = File::options().write(true).open(&path)?;
-        Ok(Self { file, path, owner, number: 1, half_bytes })
+        Ok(Self { file, owner, number: 1, half_bytes })
     }
 
     /// Makes these samples the record, durably.
@@ -103,12 +102,15 @@ impl RecordFile {
         self.number = number;
         Ok(())
     }
+}
 
-    /// Removes the record, durably: it can't be kept right any more.
-    pub(super) fn remove(&self) -> io::Result<()> {
-        std::fs::remove_file(&self.path)?;
-        File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
+/// Removes the record of an origin, durably: it can't be kept right any more.
+pub(super) fn remove(state: &Path, uuid: &[u8; 16], origin: OriginId) -> io::Result<()> {
+    match std::fs::remove_file(state.join(name(uuid, origin))) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        other => other?,
     }
+    File::open(state)?.sync_all()
 }
 
 fn too_long() -> io::Error {
@@ -209,7 +211,7 @@ mod tests {
         let many = sample(0, &[0; 1000]);
         assert!(file.save(&[many]).is_err());
         assert_eq!(load(state, &uuid, origin).unwrap().unwrap().samples, versions[3]);
-        file.remove().unwrap();
+        remove(dir.path(), &uuid, origin).unwrap();
         assert_eq!(load(state, &uuid, origin).unwrap(), None);
         std::fs::write(&path, "nonsense").unwrap();
         assert!(load(state, &uuid, origin).is_err());

@@ -14,6 +14,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flashfront_device::real::DeviceFile;
 use serde::{Deserialize, Serialize};
@@ -54,15 +55,22 @@ pub(crate) fn served_by(state: Option<&Path>, origin: &DeviceFile) -> Result<Opt
     read(&path).map_err(fail(path.clone()))
 }
 
-/// Remembers it durably.
+/// Remembers it durably of all these origins.
 ///
 /// # Errors
 /// Without a state folder, or when it can't be written.
-pub(crate) fn remember_served(state: Option<&Path>, origin: &DeviceFile, cache: &str, epoch: u64) -> io::Result<()> {
-    let path = origin.whole_path()?;
-    let at = now();
-    let served = Served { origin: path, cache: cache.to_owned(), epoch, at };
-    state::write(state, &name(origin)?, serde_json::to_string(&served)?).map(drop)
+pub(crate) fn remember_served(
+    state: Option<&Path>,
+    origins: &[Arc<DeviceFile>],
+    cache: &str,
+    epoch: u64,
+) -> io::Result<()> {
+    let record = |origin: &Arc<DeviceFile>| {
+        let served = Served { origin: origin.whole_path()?, cache: cache.to_owned(), epoch, at: now() };
+        Ok((name(origin)?, serde_json::to_string(&served)?))
+    };
+    let records = origins.iter().map(record).collect::<io::Result<Vec<_>>>()?;
+    state::write_all(state, &records)
 }
 
 fn name(origin: &DeviceFile) -> io::Result<String> {
@@ -91,18 +99,18 @@ mod tests {
         let origin = |name: &str| {
             let path = dir.path().join(name);
             File::create(&path).unwrap().set_len(4096).unwrap();
-            DeviceFile::open(&path, Access::Exclusive).unwrap()
+            Arc::new(DeviceFile::open(&path, Access::Exclusive).unwrap())
         };
         let (one, other) = (origin("one"), origin("other"));
         let (state, by) =
             (Some(state.as_path()), |it| served_by(Some(&dir.path().join("state")), it).unwrap().map(|it| it.cache));
         assert_eq!(by(&one), None, "no folder, no record");
         for cache in ["a", "b"] {
-            remember_served(state, &one, cache, 1).unwrap();
+            remember_served(state, std::slice::from_ref(&one), cache, 1).unwrap();
             assert_eq!((by(&one).as_deref(), by(&other)), (Some(cache), None));
         }
         assert_eq!(served_by(None, &one).unwrap(), None);
-        assert!(remember_served(None, &one, "a", 1).unwrap_err().to_string().contains("--state"));
+        assert!(remember_served(None, std::slice::from_ref(&one), "a", 1).unwrap_err().to_string().contains("--state"));
         fs::write(state.unwrap().join(name(&one).unwrap()), "{").unwrap();
         assert!(served_by(state, &one).unwrap_err().to_string().contains("Remove the file"));
     }

@@ -126,3 +126,20 @@ fn links_lead_to_the_same_file() {
     assert_eq!(behind("one").unwrap().shared_with(&behind("other").unwrap()), None);
     assert_eq!(behind("nothing"), None);
 }
+
+#[test]
+fn the_first_two_that_share_bytes_are_found_among_many() {
+    let fake = Fake::new();
+    let disk = fake.device("sda", 0, &[]);
+    let mut all: Vec<Option<Storage>> = Vec::new();
+    for nth in 1..100 {
+        let start = (nth * 8).to_string();
+        let files = [("partition", "1"), ("start", start.as_str()), ("size", "8")];
+        all.push(Some(fake.storage(fake.device(&format!("sda/sda{nth}"), nth, &files))));
+    }
+    all.push(None);
+    assert_eq!(Storage::first_shared(&all), None);
+    all.push(Some(fake.storage(disk)));
+    let (one, other, shared) = Storage::first_shared(&all).unwrap();
+    assert_eq!((one, other, shared.to_string().as_str()), (0, 100, "top is on /none/sda"));
+}

@@ -3,12 +3,13 @@
 //! own does that, and clients notice nothing.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use flashfront_device::real::{Access, DeviceFile, watched};
+use flashfront_device::real::{Access, DeviceFile, Storage, watched};
+use flashfront_engine::NewVolume;
 use flashfront_engine::format::OriginRecord;
-use flashfront_engine::{NewVolume, OriginId};
 
 use super::super::members;
 use super::super::stop::StopHandle;
@@ -16,18 +17,15 @@ use super::error::VolumesError;
 use super::orders::Wanted;
 use crate::daemon::whole::whole;
 use crate::offline::uuid_text;
-use crate::stale::{self, How, Watch};
+use crate::stale::{self, How};
 use crate::storage;
 
 /// What the thread must know of the daemon.
 pub(super) struct Known {
-    /// Devices in use, and what each is.
-    pub(super) used: Vec<(PathBuf, String)>,
+    /// Devices in use, each with the volume that it is the origin of; a cache device has none.
+    pub(super) used: Vec<(Arc<DeviceFile>, Option<String>)>,
     pub(super) state: Option<PathBuf>,
     pub(super) uuid: [u8; 16],
-    pub(super) epoch: u64,
-    /// The id that the new volume gets.
-    pub(super) id: OriginId,
     /// How long the device may take to answer.
     pub(super) timeout: Option<Duration>,
 }
@@ -36,7 +34,6 @@ pub(super) struct Known {
 pub(super) struct Opened {
     pub(super) file: DeviceFile,
     pub(super) volume: NewVolume,
-    pub(super) watch: Option<Watch>,
 }
 
 /// Begins to open the origin.
@@ -62,10 +59,12 @@ pub(super) fn begin(
 fn open(wanted: &Wanted, known: &Known) -> Result<Opened, VolumesError> {
     let path = &wanted.origin;
     // Before the lock, which would only say "busy".
-    for (used, role) in &known.used {
-        if let Some(shared) = storage::shared(path, used) {
-            let (ways, role) = (storage::in_brackets(&shared), role.clone());
-            return Err(VolumesError::InUse { path: path.clone(), used: used.clone(), role, ways });
+    let behind = Storage::behind(path);
+    for (used, volume) in &known.used {
+        if let Some(shared) = behind.as_ref().and_then(|it| it.shared_with(used.storage())) {
+            let role = volume.as_ref().map_or("a cache device".to_owned(), |name| format!("the origin of `{name}`"));
+            let (used, ways) = (used.path().to_owned(), storage::in_brackets(&shared));
+            return Err(VolumesError::InUse { path: path.clone(), used, role, ways });
         }
     }
     let file = DeviceFile::open(path, Access::Exclusive)?;
@@ -74,13 +73,6 @@ fn open(wanted: &Wanted, known: &Known) -> Result<Opened, VolumesError> {
     let unread = |source| VolumesError::Read { path: path.clone(), source };
     stale::record(&file, &mut record).map_err(unread)?;
     leave_others(&file, known)?;
-    let watch = Watch::begin(known.state.as_deref(), &file, known.id, known.uuid, known.epoch);
-    let watch = watch.map_err(|error| {
-        tracing::warn!(
-            "{}: can't record samples of it in the state folder ({error}); should the daemon die, only what the cache has of it can be compared",
-            path.display()
-        );
-    });
     let volume = NewVolume {
         name: wanted.name.clone(),
         identity: record.identity,
@@ -93,7 +85,7 @@ fn open(wanted: &Wanted, known: &Known) -> Result<Opened, VolumesError> {
         changed_ns: record.changed_ns,
         ..NewVolume::default()
     };
-    Ok(Opened { file, volume, watch: watch.ok() })
+    Ok(Opened { file, volume })
 }
 
 /// Makes durable that each other cache of this origin is older from now on.

@@ -22,6 +22,7 @@ struct Strict {
 impl Device for Strict {
     fn submit(&mut self, now: Time, io: DeviceIo, arena: &mut Arena) {
         let record = load(Some(&self.state), &UUID, ORIGIN).unwrap();
+        assert!(record.is_some() || io.op == Op::Flush, "{io:?} comes before the first record");
         for it in record.iter().flat_map(|record| &record.samples) {
             let is_in = io.offset <= it.offset && it.offset < io.offset + io.len;
             match io.op {
@@ -61,16 +62,14 @@ fn a_write_waits_until_the_record_allows_for_it() {
     let dir = tempfile::tempdir().unwrap();
     let (path, state) = (dir.path().join("origin"), dir.path().join("state"));
     std::fs::File::create(&path).unwrap().set_len(SIZE).unwrap();
-    let origin = DeviceFile::open(&path, Access::Exclusive).unwrap();
-    let watch = Watch::begin(Some(&state), &origin, ORIGIN, UUID, 9).unwrap();
+    let origin = Arc::new(DeviceFile::open(&path, Access::Exclusive).unwrap());
+    let watch = Watch::new(Some(&state), &origin, ORIGIN, (UUID, 9), None);
     let disk = RamDisk::new(RamSpec { size_bytes: SIZE, latency_ns: 0, jitter_ns: 0, ..RamSpec::default() });
     let (sender, woken) = std::sync::mpsc::channel();
     let strict = Strict { disk, state: state.clone() };
-    let mut device = watch
-        .around(Box::new(strict), "origin".to_owned(), move || {
-            let _ = sender.send(());
-        })
-        .unwrap();
+    let mut device = watch.around(Box::new(strict), "origin".to_owned(), move || {
+        let _ = sender.send(());
+    });
     let mut arena = Arena::new(64 << 20);
     let buf = arena.alloc(65536);
     let mut rng = flashfront_device::Rng::new(4);
