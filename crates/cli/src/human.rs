@@ -165,6 +165,15 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context(Stdout)
 }
 
+/// Says that the origin of a volume has another size than the volume.
+pub(crate) fn resized(volume: &str, size_bytes: u64, origin_bytes: u64) -> String {
+    let told = bytes(origin_bytes);
+    match origin_bytes > size_bytes {
+        true => format!("the origin is larger than the volume ({told}): flashfront volume grow {volume}"),
+        false => format!("the origin is smaller than the volume ({told}): its end is gone; give it its size again"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,8 +22,10 @@ use crate::status::Socket;
 use crate::usage::misused;
 use crate::{choice, human, progress};
 
+mod grow;
 mod place;
 
+use grow::Grow;
 use place::Place;
 
 /// List, show and change the volumes of a cache: of a running daemon, or with --cache of a stopped
@@ -42,6 +44,7 @@ enum Verb {
     Add(Add),
     Remove(Remove),
     Rename(Rename),
+    Grow(Grow),
     Convert(Convert),
 }
 
@@ -248,6 +251,7 @@ impl Volume {
             Verb::Add(verb) => verb.run(),
             Verb::Remove(verb) => verb.run(),
             Verb::Rename(verb) => verb.run(),
+            Verb::Grow(verb) => verb.run(),
             Verb::Convert(verb) => verb.run(),
         }?;
         Ok(ExitCode::SUCCESS)
@@ -297,6 +301,9 @@ fn shown(volume: &VolumeReport, report: &StatusReport) -> Result<String, std::fm
     let mut out = String::new();
     writeln!(out, "volume      {} (id {})", volume.name, volume.id)?;
     writeln!(out, "origin      {}, {}", volume.origin_path, human::bytes(volume.size_bytes))?;
+    if let Some(bytes) = volume.origin_bytes {
+        writeln!(out, "            {}", human::resized(&volume.name, volume.size_bytes, bytes))?;
+    }
     for uri in &volume.uris {
         writeln!(out, "at          {uri}")?;
     }

@@ -94,7 +94,7 @@ pub trait Device {
     /// When [`Device::poll`] will have something, if that is known: virtual and delayed devices.
     fn next_event(&self) -> Option<Time>;
 
-    /// The geometry of the device. It does not change while the device is open.
+    /// The geometry of the device. While the device is open, only its size can change: it grows.
     fn geometry(&self) -> Geometry;
 
     /// Says how the device hangs, if its wrapper looks: [`crate::wrap::Patience`] does.

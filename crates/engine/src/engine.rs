@@ -77,12 +77,13 @@ impl Engine {
     pub fn new(superblock: Superblock, options: Options, now: Time) -> Result<Self, OpenError> {
         let router = Router::new(superblock.lanes, superblock.stripe_blocks);
         let mut origins = Vec::new();
-        let mut keys = 0;
+        let (mut next, mut keys) = (0, 0);
         let units: BTreeMap<_, _> = options.origin_block_bytes.iter().copied().collect();
         for record in &superblock.origins {
             let unit = units.get(&record.id).copied().unwrap_or(512);
-            let origin = Origin::new(record, Flat(keys), unit, Stage::Serving);
-            keys += router.span_of(origin.blocks);
+            let origin = Origin::new(record, Flat(next), unit, Stage::Serving);
+            keys = next + router.span_of(origin.blocks);
+            next = router.next_base(next, origin.blocks);
             origins.push(origin);
         }
         let capacity = capacity_blocks(&superblock);

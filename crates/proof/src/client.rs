@@ -245,7 +245,7 @@ impl Client {
     /// # Panics
     /// If it lacks something.
     pub fn judge_origin(&mut self, origin: usize) {
-        let mut bytes = vec![0; self.world.spec.origins[origin].size_bytes as usize];
+        let mut bytes = vec![0; self.world.origins[origin].geometry().size_bytes as usize];
         self.world.origins[origin].inner().peek(0, &mut bytes);
         let start = self.oracle.begin_read();
         let verdict = self.oracle.end_read(origin, 0, start, &bytes);

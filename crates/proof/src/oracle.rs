@@ -278,6 +278,13 @@ impl Oracle {
         }
     }
 
+    /// An origin has these sectors now. Those that are new hold write 0.
+    pub fn grow_origin(&mut self, origin: usize, sectors: u64) {
+        self.history = None;
+        let fresh = Sector { base: vec![Content::Write(0)], entries: Vec::new(), killed: None, past: Vec::new() };
+        self.origins[origin].resize(sectors as usize, fresh);
+    }
+
     /// What an origin lacks was given up: it may hold anything.
     pub fn excuse_origin(&mut self, origin: usize) {
         self.history = None;

@@ -63,7 +63,15 @@ impl Client {
         self.judge();
         let is_it = |event: &Event| answer(event).is_some_and(|(it, _)| it == ticket);
         let at = self.events.iter().position(is_it)?;
-        answer(&self.events.remove(at)).map(|(_, result)| result)
+        let (_, answer) = answer(&self.events.remove(at))?;
+        if let Ok(origin) = answer {
+            // Clients may use what it has now.
+            let status = self.world.engine().status();
+            let size = status.origins.iter().find(|it| it.id.0 as usize == origin).map(|it| it.size_bytes);
+            let spec = &mut self.world.spec.origins[origin];
+            spec.size_bytes = size.unwrap_or(spec.size_bytes);
+        }
+        Some(answer)
     }
 
     /// Waits for the answer to a change.
@@ -99,6 +107,22 @@ impl Client {
         if self.world.origins.len() > origin + 1 {
             self.put_origin(origin, spec);
         }
+    }
+
+    /// An origin becomes larger, and its volume is to grow. Returns the number of the answer.
+    pub fn ask_grow(&mut self, origin: usize, size_bytes: u64) -> u64 {
+        self.world.grow_disk(origin, size_bytes);
+        self.oracle.grow_origin(origin, size_bytes / SECTOR_BYTES);
+        self.ask_volume(VolumeChange::Grow { origin: OriginId(origin as u32), size_bytes })
+    }
+
+    /// Grows a volume, and waits until its clients may use the new part.
+    ///
+    /// # Errors
+    /// Why it was refused.
+    pub fn grow_volume(&mut self, origin: usize, size_bytes: u64) -> Result<usize, VolumeError> {
+        let ticket = self.ask_grow(origin, size_bytes);
+        self.await_volume(ticket)
     }
 
     /// Removes a volume, and waits until it is gone.

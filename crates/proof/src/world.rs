@@ -158,7 +158,7 @@ impl World {
         self.contract.begin_opening();
         self.ready = false;
         let superblock = self.write_superblocks(&[0, 1]);
-        self.alone = false;
+        self.learn(&superblock);
         let options = Options { hold_replayed: self.holds, ..self.spec.engine_options() };
         let engine = Engine::new(superblock, options, self.now);
         let engine = self.engine.insert(engine.expect("the origins of a test can be indexed"));
@@ -453,7 +453,7 @@ impl World {
         for key in engine.clean_blocks(usize::MAX) {
             let origin = &self.origins[key.origin.0 as usize];
             let (offset, mut block) = (key.block.0 * BLOCK_BYTES, vec![0; BLOCK_BYTES as usize]);
-            if offset + BLOCK_BYTES <= origin.geometry().size_bytes {
+            if offset + BLOCK_BYTES <= self.spec.origins[key.origin.0 as usize].size_bytes {
                 origin.inner().peek(offset, &mut block);
                 let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &block) as u32;
                 let same = engine.is_clean_content(key, crc);

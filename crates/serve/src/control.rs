@@ -104,6 +104,12 @@ pub enum Command {
         /// Clients may not write.
         read_only: bool,
     },
+    /// Give clients the new part of an origin that has become larger. The answer comes when the
+    /// cache has the new size durably.
+    GrowVolume {
+        /// The volume.
+        volume: String,
+    },
     /// Destage everything at full speed, or stop doing so. Answered at once; `status` shows the
     /// progress in `blocks_dirty` and the end in `draining`.
     Drain {

@@ -163,6 +163,9 @@ fn volume_alarms(out: &mut String, volume: &VolumeReport) -> Result {
         let why = format!("{}: the origin refuses dirty data: {error}; it is tried again", volume.name);
         entry(out, "REFUSED", &why)?;
     }
+    if let Some(bytes) = volume.origin_bytes {
+        entry(out, "SIZE", &format!("{}: {}", volume.name, human::resized(&volume.name, volume.size_bytes, bytes)))?;
+    }
     let (reads, writes) = (volume.origin_read_errors, volume.origin_write_errors);
     if reads + writes > 0 {
         let (reads, writes) = (human::counted(reads, "read"), human::counted(writes, "write"));

@@ -53,7 +53,6 @@ fn serve_refuses_devices_that_do_not_fit() {
     let missing = volume.place.file("missing.img");
     let blank = volume.place.sparse("blank.img", 32 * MIB);
     let smaller = volume.place.sparse("smaller.img", 48 * MIB);
-    let larger = volume.place.sparse("larger.img", 128 * MIB);
     let another = formatted();
     let mut table = Table::default();
     let cases = [
@@ -64,7 +63,6 @@ fn serve_refuses_devices_that_do_not_fit() {
         ("cache and origin swapped", &volume.origin, &volume.cache, vec!["cache.img", "swapped"]),
         ("the origin is a cache", &another.cache, &volume.cache, vec!["cache.img", "swapped"]),
         ("a smaller origin", &volume.cache, &smaller, vec!["smaller.img", "size"]),
-        ("a larger origin", &volume.cache, &larger, vec!["larger.img", "size"]),
     ];
     for (name, cache, origin, words) in cases {
         table.case(name, refused(&volume.place, &mut serve(&volume, cache, origin), &words));
@@ -73,15 +71,13 @@ fn serve_refuses_devices_that_do_not_fit() {
 }
 
 #[test]
-fn serve_refuses_an_origin_changed_in_size() {
-    for bytes in [63 * MIB, 65 * MIB] {
-        let mut volume = formatted();
-        volume.start();
-        volume.stop();
-        let origin = File::options().write(true).open(&volume.origin).expect("the file is ours");
-        origin.set_len(bytes).expect("the file is ours");
-        assert_refused(&volume.place, &mut volume.serve(), &["origin.img", "size"]);
-    }
+fn serve_refuses_an_origin_that_shrank() {
+    let mut volume = formatted();
+    volume.start();
+    volume.stop();
+    let origin = File::options().write(true).open(&volume.origin).expect("the file is ours");
+    origin.set_len(63 * MIB).expect("the file is ours");
+    assert_refused(&volume.place, &mut volume.serve(), &["origin.img", "size"]);
 }
 
 #[test]

@@ -45,6 +45,7 @@ pages! {
     make: "guide/make.md";
     serve: "guide/serve.md";
     many_volumes: "guide/many-volumes.md" ["nbdinfo", "nbdcopy"];
+    grow: "guide/grow.md" ["nbdinfo"];
     connect: "guide/connect.md";
     nbd: "guide/nbd.md" ["nbdinfo", "nbdcopy", "qemu-img"];
     qemu: "guide/qemu.md";

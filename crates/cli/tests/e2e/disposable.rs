@@ -96,7 +96,7 @@ fn a_disposable_cache_of_another_origin_is_formatted() {
     warm(&volume);
     volume.stop();
     let origin = File::options().write(true).open(&volume.origin).expect("the file is ours");
-    origin.set_len((ORIGIN_MIB + 1) * MIB).expect("the file is ours");
+    origin.set_len((ORIGIN_MIB - 1) * MIB).expect("the file is ours");
     volume.start();
     let said = volume.stderr();
     assert!(said.contains("it was the cache of an origin of another size, and was formatted"), "{said}");
@@ -111,14 +111,16 @@ fn dirty_data_is_never_disposed_of() {
     volume.start();
     volume.connect().write_at(0, &[1; 4096], true).expect("the volume can be written");
     volume.kill9();
-    let origin = File::options().write(true).open(&volume.origin).expect("the file is ours");
-    origin.set_len((ORIGIN_MIB + 1) * MIB).expect("the file is ours");
+    let origin = File::options().read(true).write(true).open(&volume.origin).expect("the file is ours");
+    let mut end = vec![0; MIB as usize];
+    origin.read_exact_at(&mut end, (ORIGIN_MIB - 1) * MIB).expect("the file is ours");
+    origin.set_len((ORIGIN_MIB - 1) * MIB).expect("the file is ours");
     let named = format!("--disposable-cache={}", volume.cache.display());
     for flag in ["--disposable-cache", &*named] {
         assert_refused(&volume.place, &mut serve(&volume, &[flag]), &["dirty block", "not formatted", "destage"]);
     }
-    // Back at its size it is served, and the data reaches the origin.
-    origin.set_len(ORIGIN_MIB * MIB).expect("the file is ours");
+    // Back at its size, with its end, it is served, and the data reaches the origin.
+    origin.write_all_at(&end, (ORIGIN_MIB - 1) * MIB).expect("the file is ours");
     volume.options = vec!["--disposable-cache"];
     volume.start();
     volume.drain();

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 use flashfront_serve::frontend::nbd::{Client, Listen, connect};
@@ -237,4 +238,93 @@ fn a_volume_of_the_file_is_added_and_shows_everywhere() {
     let refused = output(flashfront().arg("serve").arg("--config").arg(&file));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("the cache has no volume `hone`"), "{}", show(&refused));
+}
+
+/// Origins grow behind a daemon with a client that writes, and behind a stopped cache.
+#[test]
+fn a_volume_grows_with_its_origin() {
+    let mut volume = Volume::served(64, 64, "writeback");
+    let origin = volume.origin.clone();
+    let grow = |to: u64| File::options().write(true).open(&origin).expect("it is ours").set_len(to).expect("room");
+    let told = |volume: &Volume| volume.status()["volumes"][0]["origin_bytes"].clone();
+    let mut client = volume.connect();
+    fill(&mut client, 1);
+    refused(&volume, &["grow", "data"], "its origin has no more; make the origin larger first");
+    refused(&volume, &["grow", "date"], "no volume `date`; there are: data");
+    assert_eq!(told(&volume), Value::Null);
+    grow(96 * MIB);
+    assert_eq!(told(&volume), 96 * MIB);
+    let text = must(&mut volume.ask("status"));
+    assert!(text.contains("data: the origin is larger than the volume"), "{text}");
+    let text = must(volume.ask_two(["volume", "show"]).arg("data"));
+    assert!(text.contains("(96.0 MiB): flashfront volume grow data"), "{text}");
+    assert_eq!(json(&must(volume.ask_two(["volume", "grow"]).args(["data", "--json"])))["done"], true);
+    assert_eq!(told(&volume), Value::Null);
+    assert!(client.write_at(64 * MIB, &[9; 4096], true).is_err(), "who is connected keeps the size");
+    let mut client = volume.connect();
+    assert_eq!(client.info().size_bytes, 96 * MIB);
+    client.write_at(90 * MIB, &[9; 4096], true).expect("the new part can be written");
+
+    // A daemon that dies has lost nothing of it.
+    volume.kill9();
+    volume.start();
+    let mut client = volume.connect();
+    let mut bytes = [0; 4096];
+    client.read_at(90 * MIB, &mut bytes).expect("the new part can be read");
+    assert_eq!((bytes, client.info().size_bytes), ([9; 4096], 96 * MIB));
+    assert_filled(&mut client, 1);
+    drop(client);
+    volume.drain();
+    volume.stop();
+
+    // The next start serves a larger origin, as large as it was.
+    let cache = ["--cache", &volume.cache.display().to_string()].map(str::to_owned);
+    let offline = |more: &[&str]| output(flashfront().args(["volume", "grow", "data"]).args(&cache).args(more));
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said(&offline(&[])).contains("make the origin larger first"));
+    grow(128 * MIB);
+    volume.start();
+    assert_eq!((volume.connect().info().size_bytes, told(&volume)), (96 * MIB, Value::from(128 * MIB)));
+    assert!(volume.stderr().contains("`flashfront volume grow data` gives clients the rest"), "{}", volume.stderr());
+    volume.stop();
+    grow(160 * MIB);
+    assert!(offline(&["--json"]).status.success(), "{}", said(&offline(&[])));
+    volume.start();
+    let mut client = volume.connect();
+    assert_eq!(client.info().size_bytes, 160 * MIB);
+    client.read_at(90 * MIB, &mut bytes).expect("the volume can be read");
+    assert_eq!(bytes, [9; 4096]);
+    assert_filled(&mut client, 1);
+    drop(client);
+    volume.stop();
+    // Smaller is never served.
+    grow(128 * MIB);
+    assert!(said(&offline(&[])).contains("less than the 160 MiB of its volume"), "{}", said(&offline(&[])));
+    let refused = output(&mut volume.serve());
+    assert!(said(&refused).contains("the end of the volume is gone"), "{}", show(&refused));
+}
+
+/// A program that has the file open sees the new size, as `losetup --set-capacity` must.
+#[test]
+fn the_file_of_a_volume_grows() {
+    if skip_without_fuse() {
+        return;
+    }
+    let volume = Volume::new(64, 64);
+    must(&mut volume.format());
+    let folder = volume.place.socket("files");
+    std::fs::create_dir(&folder).expect("a folder can be made");
+    let daemon = Daemon::spawn(volume.serve_nowhere().arg("--fuse").arg(&folder), &volume.log);
+    daemon.ready();
+    let shown = File::options().read(true).write(true).open(folder.join("data")).expect("the file can be opened");
+    assert_eq!(shown.metadata().expect("it is there").len(), 64 * MIB);
+    File::options().write(true).open(&volume.origin).expect("it is ours").set_len(80 * MIB).expect("there is room");
+    must(volume.ask_two(["volume", "grow"]).arg("data"));
+    assert_eq!(shown.metadata().expect("it is there").len(), 80 * MIB);
+    let mut bytes = [0; 4096];
+    shown.write_all_at(&[5; 4096], 79 * MIB).expect("the new part can be written");
+    shown.read_exact_at(&mut bytes, 79 * MIB).expect("the new part can be read");
+    assert_eq!(bytes, [5; 4096]);
+    drop(shown);
+    daemon.stop();
 }

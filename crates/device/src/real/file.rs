@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use flashfront_nbd_proto::uri::Uri;
@@ -55,7 +56,9 @@ pub struct DeviceFile {
     medium: Medium,
     path: PathBuf,
     access: Access,
+    /// As it was found. Its size is that of the part in use: [`Self::use_bytes`].
     geometry: Geometry,
+    used_bytes: AtomicU64,
     identity: Identity,
     is_block: bool,
     placement: Placement,
@@ -86,8 +89,8 @@ impl DeviceFile {
             format!("{uri}: nothing keeps other clients of the server from writing this export: see to that yourself")
         });
         let placement = Placement { by_threads: true, places: nbd::PLACES };
-        let (medium, path) = (Medium::Remote(remote), path.into());
-        Ok(Self { medium, path, access, geometry, identity, is_block: false, placement, notice, storage })
+        let (medium, path, used_bytes) = (Medium::Remote(remote), path.into(), geometry.size_bytes.into());
+        Ok(Self { medium, path, access, geometry, used_bytes, identity, is_block: false, placement, notice, storage })
     }
 
     fn open_now(path: &Path, access: Access) -> Result<Self, OpenError> {
@@ -113,14 +116,38 @@ impl DeviceFile {
         let geometry = Geometry { size_bytes, logical_block_bytes: direct.unwrap_or(512), rotational };
         let placement = Placement::of(&file, is_block);
         let path = path.into();
-        let medium = Medium::Here { file, _below: below };
-        Ok(Self { medium, path, access, geometry, identity, is_block, placement, notice, storage })
+        let (medium, used_bytes) = (Medium::Here { file, _below: below }, size_bytes.into());
+        Ok(Self { medium, path, access, geometry, used_bytes, identity, is_block, placement, notice, storage })
     }
 
-    /// What it is.
+    /// The geometry of the part that is in use: of all, but for [`Self::use_bytes`].
     #[must_use]
     pub fn geometry(&self) -> Geometry {
-        self.geometry
+        Geometry { size_bytes: self.used_bytes.load(Ordering::Relaxed), ..self.geometry }
+    }
+
+    /// Uses the first bytes only, whole logical blocks. No I/O beyond them must be under way.
+    pub fn use_bytes(&self, bytes: u64) {
+        self.used_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The size of the whole device at this moment. The connections to an NBD server keep the size
+    /// that they found.
+    ///
+    /// # Errors
+    /// The errors of `lseek`.
+    pub fn size_now(&self) -> io::Result<u64> {
+        match &self.medium {
+            Medium::Here { file, .. } => asking(&self.path, || size_bytes(file)),
+            Medium::Remote(_) => Ok(self.geometry.size_bytes),
+        }
+    }
+
+    /// As [`Self::size_now`], where the kernel knows the size without asking anybody else.
+    #[must_use]
+    pub fn size_at_hand(&self) -> Option<u64> {
+        let is_near = self.is_block || !self.placement.by_threads;
+        self.file().filter(|_| is_near).and_then(|file| size_bytes(file).ok())
     }
 
     /// The identity of the device.
@@ -281,7 +308,7 @@ impl DeviceFile {
     pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let block = u64::from(self.geometry.logical_block_bytes);
         let len = data.len() as u64;
-        let end = offset.checked_add(len).filter(|end| *end <= self.geometry.size_bytes);
+        let end = offset.checked_add(len).filter(|end| *end <= self.geometry().size_bytes);
         if end.is_none() || !(offset | len).is_multiple_of(block) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,

@@ -134,6 +134,11 @@ impl RamDisk {
         }
     }
 
+    /// The disk is larger from now on. Its new part holds zeroes.
+    pub fn grow(&mut self, size_bytes: u64) {
+        self.spec.size_bytes = self.spec.size_bytes.max(size_bytes);
+    }
+
     /// The bytes that a read would find now.
     pub fn peek(&self, offset: u64, out: &mut [u8]) {
         self.live.read(offset, out);

@@ -8,6 +8,7 @@
 //! index (test: `a_removed_volume_never_comes_back`).
 
 mod check;
+mod grow;
 pub(crate) mod state;
 
 use alloc::vec::Vec;
@@ -26,6 +27,7 @@ use crate::organ::index::Flat;
 use crate::organ::origin::{Origin, Stage};
 
 use check::{check_name, check_new};
+use grow::{begin_growing, go_on_growing, grown};
 use state::Leaving;
 
 /// An operator wants a change.
@@ -66,6 +68,9 @@ fn begin(
     if turn.facts.origins[origin].stage != Stage::Serving {
         return Err(VolumeError::Busy);
     }
+    if let VolumeChange::Grow { size_bytes, .. } = change {
+        return begin_growing(&mut coordinator.volumes, ticket, origin, size_bytes, turn.facts);
+    }
     if let VolumeChange::Rename { name, .. } = &change {
         check_name(&coordinator.volumes, name, Some(id), turn.facts)?;
     }
@@ -79,7 +84,7 @@ fn begin(
             VolumeChange::SetReadOnly { read_only, .. } => record.read_only = read_only,
             VolumeChange::SetShares { shares, .. } => record.shares = shares,
             VolumeChange::SetOriginPath { origin_path, .. } => record.origin_path = origin_path,
-            VolumeChange::Add(_) | VolumeChange::Remove { .. } => {}
+            VolumeChange::Add(_) | VolumeChange::Grow { .. } | VolumeChange::Remove { .. } => {}
         }
     }
     coordinator.persist.tell(Told::Volume { ticket, origin: id });
@@ -94,6 +99,9 @@ fn leave(
     dirty: DirtyOnRemove,
     turn: &mut Turn<'_>,
 ) -> Result<(), VolumeError> {
+    if coordinator.volumes.is_growing(origin) {
+        return Err(VolumeError::Busy);
+    }
     let it = &turn.delta.origins[origin];
     let blocks = it.dirty.get() + it.reserved.get();
     if dirty == DirtyOnRemove::Refuse && blocks > 0 {
@@ -123,6 +131,10 @@ pub(crate) fn give_up(coordinator: &mut Coordinator, turn: &mut Turn<'_>) {
     for (ticket, _) in core::mem::take(&mut coordinator.volumes.coming) {
         turn.cx().event(Event::VolumeRefused { ticket, origin: None, error });
     }
+    for growing in coordinator.volumes.take_waiting() {
+        let origin = Some(turn.facts.origins[growing.origin].id);
+        turn.cx().event(Event::VolumeRefused { ticket: growing.ticket, origin, error });
+    }
     let is_left = |leaving: &Leaving| !matches!(turn.facts.origins[leaving.origin].stage, Stage::Leaving { .. });
     let (left, given_up): (_, Vec<_>) =
         core::mem::take(&mut coordinator.volumes.leaving).into_iter().partition(is_left);
@@ -144,7 +156,11 @@ pub(crate) fn volumes_step(coordinator: &mut Coordinator, lanes: &mut Lanes, tur
     for (ticket, id, result) in coordinator.persist.take_ended() {
         written(coordinator, ticket, id, result, lanes, turn);
     }
-    if !coordinator.volumes.coming.is_empty() {
+    if coordinator.volumes.grows() {
+        go_on_growing(coordinator, lanes, turn);
+    }
+    // A volume that grows may be the last one, behind which the next one begins.
+    if !coordinator.volumes.coming.is_empty() && !coordinator.volumes.grows() {
         add(coordinator, lanes, turn);
     }
     // A message that is on its way may be about a volume that goes.
@@ -173,6 +189,9 @@ fn written(
         Ok(()) => Event::VolumeChanged { ticket, origin: id },
         Err(error) => Event::VolumeRefused { ticket, origin: Some(id), error },
     };
+    if let Some(growing) = coordinator.volumes.take_grown(ticket) {
+        grown(&growing, result.is_ok(), turn);
+    }
     let (volumes, mut cx) = (&mut coordinator.volumes, turn.cx());
     match (stage, result) {
         (Stage::Unlisted, Ok(())) => {
@@ -243,29 +262,31 @@ fn go_on(coordinator: &mut Coordinator, leaving: &mut Leaving, turn: &mut Turn<'
     }
 }
 
-/// Adds what waits for that, if the index has room for its places.
+/// Gives each lane's index room for so many places. `false`: not yet. An error: there never is.
 ///
 /// An index that is too narrow is made anew. A checkpoint, or the filling of a mirror, walks over
 /// the index in parts, and must have ended before.
+fn make_room(keys: u64, lanes: &mut Lanes) -> Result<bool, ()> {
+    let mut all = Ok(true);
+    for lane in 0..lanes.len() {
+        let lane = lanes.at_hand(lane);
+        let is_wide = if lane.checkpoint.resting() && lane.sync.is_none() {
+            lane.store.make_room(keys)
+        } else {
+            lane.store.has_room(keys)
+        };
+        all = all.and_then(|all| Ok(all && is_wide?));
+    }
+    all
+}
+
+/// Adds what waits for that, if the index has room for its places.
 fn add(coordinator: &mut Coordinator, lanes: &mut Lanes, turn: &mut Turn<'_>) {
     while let Some((_, volume)) = coordinator.volumes.coming.first() {
         let blocks = volume.size_bytes.div_ceil(BLOCK_BYTES);
-        let first = turn.facts.origins.last().map_or(0, |last| {
-            let span = coordinator.router.span_of(last.blocks);
-            last.base.0 + span
-        });
+        let first = turn.facts.origins.last().map_or(0, |last| coordinator.router.next_base(last.base.0, last.blocks));
         let keys = first.saturating_add(coordinator.router.span_of(blocks));
-        let mut all = Ok(true);
-        for lane in 0..lanes.len() {
-            let lane = lanes.at_hand(lane);
-            let grown = if lane.checkpoint.resting() && lane.sync.is_none() {
-                lane.store.make_room(keys)
-            } else {
-                lane.store.has_room(keys)
-            };
-            all = all.and_then(|all| Ok(all && grown?));
-        }
-        match all {
+        match make_room(keys, lanes) {
             Ok(true) => {}
             Ok(false) => return,
             Err(()) => {

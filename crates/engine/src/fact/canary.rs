@@ -51,6 +51,7 @@ canaries! {
     MessageOvertakes, "message-overtakes", "a message comes before others that the same sender sent earlier";
     CoveredLate, "covered-late", "a flush of the cache device covers what a lane wrote until it hears of the flush";
     IdReused, "id-reused", "a new volume gets the id of one that was removed";
+    GrownEarly, "grown-early", "clients may write to the new part of a volume before the table with its size is durable";
     EraUncut, "era-uncut", "destage is ordered, but a FLUSH ends no era: one batch has what came before it and after it";
     EraEarly, "era-early", "an era begins before the log says which are on the origin, so that a restart sends older ones again";
     MovedClean, "moved-clean", "dirty blocks that reclaim moves count as clean in their new place";

@@ -77,6 +77,13 @@ pub enum VolumeChange {
         /// The path or address.
         origin_path: String,
     },
+    /// Clients get the new part of an origin, which has that size already.
+    Grow {
+        /// The volume.
+        origin: OriginId,
+        /// The new size, a multiple of 512, beyond the old one.
+        size_bytes: u64,
+    },
     /// The volume goes, with all its blocks. It takes no requests from now on. Asked for once more,
     /// while its blocks are destaged, this changes what becomes of them.
     Remove {
@@ -97,6 +104,7 @@ impl VolumeChange {
             | Self::SetReadOnly { origin, .. }
             | Self::SetShares { origin, .. }
             | Self::SetOriginPath { origin, .. }
+            | Self::Grow { origin, .. }
             | Self::Remove { origin, .. } => Some(*origin),
         }
     }
@@ -115,6 +123,18 @@ pub enum VolumeError {
     BadName,
     /// The size is no multiple of 512, or 0.
     BadSize,
+    /// A volume can't get smaller, or has that size already.
+    NotLarger {
+        /// Its size.
+        size_bytes: u64,
+    },
+    /// The last block of the volume is not whole. The cache knows nothing of the rest of it.
+    PartOfBlock {
+        /// The size.
+        size_bytes: u64,
+    },
+    /// The next volume begins too soon behind this one on the line of all blocks.
+    NoRoomBehind,
     /// The table of volumes is full.
     TooMany {
         /// The volumes that there is room for.
@@ -150,6 +170,17 @@ impl fmt::Display for VolumeError {
             Self::BadSize => {
                 write!(f, "the size of the origin is no multiple of 512 bytes, or 0; choose another origin")
             }
+            Self::NotLarger { size_bytes } => {
+                write!(f, "the volume has {size_bytes} bytes, and its origin has no more; make the origin larger first")
+            }
+            Self::PartOfBlock { size_bytes } => write!(
+                f,
+                "the volume has {size_bytes} bytes, which is no multiple of 4096, so its last block can't grow; remove the volume with --destage, and add it again"
+            ),
+            Self::NoRoomBehind => write!(
+                f,
+                "since the start of the daemon the volume can at most double; stop the daemon, and grow it with --cache"
+            ),
             Self::TooMany { most } => {
                 write!(
                     f,

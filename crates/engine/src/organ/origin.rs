@@ -70,6 +70,12 @@ impl Origin {
         self.sectors = if stage == Stage::Serving { self.size_bytes / SECTOR_BYTES } else { 0 };
     }
 
+    /// The volume is larger from now on.
+    pub(crate) fn grow_to(&mut self, size_bytes: u64) {
+        (self.size_bytes, self.blocks) = (size_bytes, size_bytes.div_ceil(BLOCK_BYTES));
+        self.go_on_to(self.stage);
+    }
+
     /// Whether it is one of the volumes of this cache.
     pub(crate) fn is_listed(&self) -> bool {
         !matches!(self.stage, Stage::Unlisted | Stage::Gone)

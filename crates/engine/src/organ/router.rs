@@ -3,6 +3,10 @@
 
 use crate::organ::index::Flat;
 
+/// On a line of all blocks up to this length (16 TiB) volumes get places to spare. Each doubling of
+/// the line takes one bit of the checksums in the index, which are long enough up to there.
+const SPARE_END: u64 = 1 << 32;
+
 /// The map from blocks to lanes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Router {
@@ -30,7 +34,14 @@ impl Router {
         Flat(((flat.0 >> self.stripe_shift) + 1) << self.stripe_shift)
     }
 
-    /// Blocks from one origin's start to the next one's, so that each starts at lane 0.
+    /// Where the next origin begins on the line of all blocks. This one gets as many places again
+    /// as it has, so that it can grow while it is served.
+    pub(crate) fn next_base(&self, base: u64, blocks: u64) -> u64 {
+        let spare = base.saturating_add(self.span_of(2 * blocks));
+        if spare <= SPARE_END { spare } else { base.saturating_add(self.span_of(blocks)) }
+    }
+
+    /// Blocks from an origin's start to the end of its last stripes: each origin starts at lane 0.
     pub(crate) fn span_of(&self, blocks: u64) -> u64 {
         blocks.next_multiple_of(self.lanes << self.stripe_shift)
     }

@@ -46,6 +46,7 @@ mod with {
         (Canary::EraUncut, "ordered"),
         (Canary::EraEarly, "ordered-notes"),
         (Canary::IdReused, "volumes"),
+        (Canary::GrownEarly, "grow"),
     ];
 
     pub(crate) fn main(args: &[&str]) -> Result<bool, String> {

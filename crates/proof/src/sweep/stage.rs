@@ -147,6 +147,15 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// Grows a volume, and waits until its clients may use the new part.
+    pub fn grow_volume(&mut self, origin: usize, size_bytes: u64) {
+        if !self.over {
+            let ticket = self.client.ask_grow(origin, size_bytes);
+            self.shown();
+            self.await_volume(ticket);
+        }
+    }
+
     /// Removes a volume, and waits until it is gone.
     pub fn remove_volume(&mut self, origin: usize, dirty: DirtyOnRemove) {
         if !self.over {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The workload of volumes that come and go.
+//! The workloads of volumes that come and go, and of those that grow.
 
 use flashfront_engine::{DirtyOnRemove, Mode, OriginId, VolumeChange};
 
@@ -31,4 +31,27 @@ pub(super) fn volumes(stage: &mut Stage<'_>) {
     stage.flush(0);
     stage.wait_down_to(0);
     stage.expect_volumes(&[0, third]);
+}
+
+/// Volumes grow: the last one on the line of all blocks, and one before it. Their new parts are
+/// written at once, durably.
+pub(super) fn grow(stage: &mut Stage<'_>) {
+    let bytes = |blocks: u64| blocks * B * 512;
+    stage.write(0, 94 * B, 2 * B, true);
+    stage.wait_down_to(0);
+    stage.grow_volume(0, bytes(100));
+    stage.write(0, 95 * B, 5 * B, true);
+    stage.read(0, 90 * B, 8 * B);
+    stage.wait_down_to(0);
+    let second =
+        stage.add_volume(OriginSpec { size_bytes: bytes(64), logical_block_bytes: 512, mode: Mode::Writethrough });
+    stage.write(second, 60 * B, 4 * B, true);
+    stage.wait_down_to(0);
+    stage.grow_volume(second, bytes(300));
+    stage.write(second, 290 * B, 8 * B, true);
+    // The volume behind it has not come too close.
+    stage.grow_volume(0, bytes(130));
+    stage.write(0, 120 * B, 10 * B, false);
+    stage.flush(0);
+    stage.wait_down_to(0);
 }

@@ -6,7 +6,7 @@ use flashfront_engine::{Durability, Mode, RequestOp};
 
 use super::modes::{modes, passthrough};
 use super::stage::Stage;
-use super::volumes::volumes;
+use super::volumes::{grow, volumes};
 use super::workload::{Workload, small};
 use crate::spec::{OriginSpec, WorldSpec};
 
@@ -91,6 +91,13 @@ pub const WORKLOADS: &[Workload] = &[
         summary: "volumes come, are renamed and go, with dirty blocks destaged or given up, beside one that stays",
         world: || small(Mode::Writeback, 128),
         run: volumes,
+        again: false,
+    },
+    Workload {
+        name: "grow",
+        summary: "volumes grow, and their new parts are written at once",
+        world: || small(Mode::Writeback, 96),
+        run: grow,
         again: false,
     },
     Workload {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Volumes that come and go in a life, beside those that stay.
 
-use flashfront_device::Rng;
-use flashfront_engine::{DirtyOnRemove, Mode, OriginId, VolumeChange};
+use flashfront_device::{Device, Rng};
+use flashfront_engine::{DirtyOnRemove, Mode, OriginId, VolumeChange, VolumeError};
 
 use crate::client::Client;
 use crate::spec::OriginSpec;
@@ -11,6 +11,8 @@ use crate::spec::OriginSpec;
 const MOST: usize = 4;
 /// All have one size, so that what is left of one would fit another one.
 const SIZE_BYTES: u64 = 256 << 10;
+/// Larger ones don't grow any more: a life looks at all of them in its end.
+const GROWN_BYTES: u64 = 16 << 20;
 
 /// The volumes that came, and take requests. The first `staying` never go.
 fn guests(client: &Client, staying: usize) -> Vec<usize> {
@@ -26,6 +28,9 @@ pub(super) fn pick(rng: &mut Rng, client: &Client, origin: usize, staying: usize
 /// Adds a volume, or changes or removes one that came. A removal is not always waited for: the
 /// power may be cut before.
 pub(super) fn change(rng: &mut Rng, client: &mut Client, staying: usize) {
+    if rng.below(4) == 0 {
+        return grow(rng, client, staying);
+    }
     let guests = guests(client, staying);
     let few = client.volumes().len() - staying < MOST;
     if guests.is_empty() || few && rng.below(2) == 0 {
@@ -47,6 +52,29 @@ pub(super) fn change(rng: &mut Rng, client: &mut Client, staying: usize) {
     let ticket = client.ask_remove(guest, dirty);
     if rng.below(3) > 0 {
         let answer = client.await_volume(ticket);
-        assert!(answer.is_ok() || dirty == DirtyOnRemove::Refuse, "{answer:?}");
+        // A volume that grows stays until that is done.
+        let refused = dirty == DirtyOnRemove::Refuse || answer == Err(VolumeError::Busy);
+        assert!(answer.is_ok() || refused, "{answer:?}");
+    }
+}
+
+/// Grows a volume, of those that stay or of those that came. The growth is not always waited for.
+fn grow(rng: &mut Rng, client: &mut Client, staying: usize) {
+    let all: Vec<usize> = (0..staying).chain(guests(client, staying)).collect();
+    let origin = all[rng.below(all.len() as u64) as usize];
+    let disk = client.world.origins[origin].geometry();
+    if disk.size_bytes > GROWN_BYTES {
+        return;
+    }
+    let unit = u64::from(disk.logical_block_bytes);
+    let to = disk.size_bytes + (1 + rng.below(1 << 20) / unit) * unit;
+    // Mostly a whole number of blocks: else it never grows again.
+    let to = if rng.below(4) > 0 { to.next_multiple_of(4096) } else { to };
+    let ticket = client.ask_grow(origin, to);
+    if rng.below(3) > 0 {
+        let answer = client.await_volume(ticket);
+        let refused =
+            matches!(answer, Err(VolumeError::PartOfBlock { .. } | VolumeError::NoRoomBehind | VolumeError::Busy));
+        assert!(answer.is_ok() || refused, "{answer:?}");
     }
 }

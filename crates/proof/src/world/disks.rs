@@ -5,6 +5,8 @@
 //! What a daemon looks up before it opens a cache (which superblock counts, whether the cache
 //! failed) is looked up here in the same way.
 
+use std::ops::Range;
+
 use flashfront_device::sim::{Fate, RamDisk, RamSpec};
 use flashfront_device::wrap::{Faults, Inject};
 use flashfront_device::{Device, Rng};
@@ -48,6 +50,23 @@ impl World {
     pub(crate) fn fresh_disk(&self, nth: usize) -> Disk {
         let disk = fresh_origin(nth, self.spec.origin_disk(nth));
         Disk::new(Inject::new(disk, Faults::seeded(self.spec.seed ^ (nth as u64 + 2) << 16)), self.spec.origin_limit_ns)
+    }
+
+    /// An origin becomes larger. Its new sectors hold write 0. The volume stays as it is.
+    pub(crate) fn grow_disk(&mut self, nth: usize, size_bytes: u64) {
+        let disk = self.origins[nth].inner_mut();
+        let from = disk.geometry().size_bytes;
+        disk.grow(size_bytes);
+        fill(disk, nth, from..size_bytes);
+    }
+
+    /// Takes over what this superblock says, with which the cache is opened.
+    pub(super) fn learn(&mut self, superblock: &Superblock) {
+        for record in &superblock.origins {
+            // A volume may have grown, or not, when the power was cut.
+            self.spec.origins[record.id.0 as usize].size_bytes = record.size_bytes;
+        }
+        self.alone = false;
     }
 
     /// The superblock that counts, as a daemon chooses it; `None`: there is none to begin with. One
@@ -174,10 +193,15 @@ impl World {
 
 fn fresh_origin(origin: usize, spec: RamSpec) -> RamDisk {
     let mut disk = RamDisk::new(spec);
+    fill(&mut disk, origin, 0..spec.size_bytes);
+    disk
+}
+
+/// All sectors of this part hold write 0.
+fn fill(disk: &mut RamDisk, origin: usize, part: Range<u64>) {
     let mut bytes = [0; SECTOR];
-    for sector in 0..spec.size_bytes / SECTOR_BYTES {
+    for sector in part.start / SECTOR_BYTES..part.end / SECTOR_BYTES {
         stamp(origin, sector, 0, &mut bytes);
         disk.poke(sector * SECTOR_BYTES, &bytes);
     }
-    disk
 }

@@ -77,6 +77,10 @@ impl Daemon {
                 self.volumes.order(Order::SetReadOnly { name, read_only }, Some(reply.clone()));
                 return None;
             }
+            Command::GrowVolume { volume: name } => {
+                self.volumes.order(Order::Grow { name }, Some(reply.clone()));
+                return None;
+            }
             Command::Status => {
                 Response::Status(Box::new(StatusReport::new(&self.pump.engine().status(), &self.facts())))
             }
@@ -194,6 +198,7 @@ impl Daemon {
             read_only: record.is_some_and(|record| record.read_only),
             shares: record.map_or_else(Default::default, |record| record.shares),
             clients: export_of(self.pump.exports(), volume.id).map_or(0, |export| export.guests.count() as u64),
+            origin_bytes: file.size_at_hand(),
             removing: self.volumes.leaving() == Some(volume.id),
             grown: origin.map_or_else(|_| Default::default(), |it| self.grown.of(self.pump.now(), it)),
         }

@@ -159,9 +159,12 @@ fn record_origins(config: &Config, held: &Held, superblock: &mut Superblock) -> 
     let sample = |(origin, record): &(Option<Arc<DeviceFile>>, OriginRecord)| {
         let mut record = record.clone();
         match origin {
-            Some(origin) => stale::record(origin, &mut record)
-                .map(|()| record)
-                .map_err(failed(format!("{}: reading samples", origin.path().display()))),
+            Some(origin) => {
+                // A volume that was to grow may have stayed as it was.
+                origin.use_bytes(record.size_bytes);
+                let read = failed(format!("{}: reading samples", origin.path().display()));
+                stale::record(origin, &mut record).map(|()| record).map_err(read)
+            }
             None => Ok(record),
         }
     };

@@ -22,7 +22,7 @@ use super::opened::Opened;
 use super::resolve::resolve;
 use super::{buffers, changes, compare, limit, without_cache};
 use crate::carrier::Portable;
-use crate::config::{Config, Listener, Volume};
+use crate::config::{Config, Listener, Size, Volume};
 use crate::failure;
 #[cfg(feature = "fuse")]
 use crate::frontend::fuse::Fuse;
@@ -93,6 +93,7 @@ fn look(
 ) -> Result<Origin, ServeError> {
     let file = DeviceFile::open(&volume.origin, Access::Exclusive)?;
     members::refuse_cache(&file)?;
+    fit(config, volume, &file, &superblock.origins[at])?;
     let known = changes::find(&file, superblock, at, remembered)?;
     let later = changes::later_opening(config, &file, superblock)?;
     let how = known.first().map(changes::how).or_else(|| later.as_ref().map(changes::how_later));
@@ -102,6 +103,27 @@ fn look(
     };
     let is_changed = guard(config, volume, &file, members, superblock, at, how)?;
     Ok(Origin { file, is_changed, known, later_epoch: later.map(|it| it.epoch) })
+}
+
+/// Uses of an origin what the volume has of it. An origin that shrank is refused.
+fn fit(config: &Config, volume: &Volume, origin: &DeviceFile, record: &OriginRecord) -> Result<(), ServeError> {
+    let (path, cache) = (volume.origin.clone(), config.cache.clone());
+    let (found, expected) = (origin.geometry().size_bytes, record.size_bytes);
+    if found < expected {
+        return Err(OriginsError::OriginSize { origin: path, cache, expected, found }.into());
+    }
+    if found > expected {
+        tracing::warn!(
+            "{}: the origin is larger than the volume {} ({} and {}); `flashfront volume grow {}` gives clients the rest",
+            path.display(),
+            record.name,
+            Size(found).told(),
+            Size(expected).told(),
+            record.name
+        );
+        origin.use_bytes(expected);
+    }
+    Ok(())
 }
 
 /// Asks the stale guard, and what is remembered; says whether clean data must be dropped.
@@ -116,10 +138,6 @@ fn guard(
 ) -> Result<bool, ServeError> {
     let record = &superblock.origins[at];
     let (path, cache) = (volume.origin.clone(), config.cache.clone());
-    let found = origin.geometry().size_bytes;
-    if found != record.size_bytes {
-        return Err(OriginsError::OriginSize { origin: path, cache, expected: record.size_bytes, found }.into());
-    }
     let verdict = stale::compare(origin, record, superblock.clean)
         .map_err(failed(format!("{}: reading samples", volume.origin.display())))?;
     let (shown, accepted) = (volume.origin.display(), config.accept_changed_origin);
@@ -314,11 +332,12 @@ fn ublk(config: &Config, first: u32, volume: &Volume, export: &Export) -> Result
     let number = first.saturating_add(export.origin.0);
     // A device doesn't outlive the kernel, so a path will do to know it again.
     let origin = volume.origin.canonicalize().unwrap_or_else(|_| volume.origin.clone());
+    // Its size is no mark: the volume may grow before the daemon dies, and the device stays as it
+    // was.
     let mut mark = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
     for part in [b"flashfront\0", volume.name.as_bytes(), b"\0", origin.as_os_str().as_encoded_bytes()] {
         mark.update(part);
     }
-    mark.update(&export.size_bytes.to_le_bytes());
     let options = UblkOptions { number, origin: export.origin, mark: mark.finalize(), recoverable: is_durable(config) };
     Ok(Box::new(Ublk::open(export, options)?))
 }

@@ -21,6 +21,7 @@ use crate::frontend::Export;
 use crate::stale::Watch;
 
 mod error;
+mod grow;
 mod open;
 pub(super) mod orders;
 
@@ -41,6 +42,7 @@ impl Daemon {
                 }
             }
         }
+        self.go_on_growing();
         while !self.volumes.is_busy()
             && let Some((order, reply)) = self.volumes.queue.pop_front()
         {
@@ -56,6 +58,10 @@ impl Daemon {
                 }
                 Order::SetReadOnly { name, read_only } => {
                     let begun = self.begin_setting(&name, read_only, &reply);
+                    (name, begun)
+                }
+                Order::Grow { name } => {
+                    let begun = self.begin_growing(&name, &reply);
                     (name, begun)
                 }
             };
@@ -247,6 +253,10 @@ impl Daemon {
                 self.set_read_only(id, read_only);
                 Ok(())
             }
+            What::Grow { id, to_bytes, .. } => {
+                self.grown(id, to_bytes);
+                Ok(())
+            }
         };
         answer(&reply, &done);
         self.change_volumes();
@@ -259,14 +269,19 @@ impl Daemon {
         };
         let id = match &what {
             What::Add(coming) => coming.volume.id,
-            What::Remove { id, .. } | What::Rename { id, .. } | What::SetReadOnly { id, .. } => *id,
+            What::Remove { id, .. }
+            | What::Rename { id, .. }
+            | What::SetReadOnly { id, .. }
+            | What::Grow { id, .. } => *id,
         };
         let name = match &what {
             What::Add(coming) => coming.volume.name.clone(),
             _ => self.config.volume(id).map_or_else(String::new, |volume| volume.name.clone()),
         };
-        if let What::Remove { export: Some(export), .. } = what {
-            self.offer_again(export);
+        match what {
+            What::Remove { export: Some(export), .. } => self.offer_again(export),
+            What::Grow { from_bytes, .. } => self.stay_at(id, from_bytes),
+            _ => {}
         }
         let error = match error {
             VolumeError::Dirty { blocks } => VolumesError::Dirty { name: name.clone(), blocks },

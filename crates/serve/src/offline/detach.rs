@@ -159,6 +159,10 @@ pub fn detach(
     let [record] = &superblock.origins[..] else {
         return Err(DetachError::Several { cache: cache_path.to_owned(), count: superblock.origins.len() });
     };
+    if origin.geometry().size_bytes > record.size_bytes {
+        // It has grown behind the volume, which ends where it did.
+        origin.use_bytes(record.size_bytes);
+    }
     let verdict = stale::compare(&origin, record, superblock.clean)
         .map_err(|source| DetachError::Read { path: origin_path.to_owned(), source })?;
     if verdict == Verdict::Other || origin.geometry().size_bytes != record.size_bytes {

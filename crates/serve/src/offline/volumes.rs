@@ -11,12 +11,14 @@ use std::path::{Path, PathBuf};
 
 use flashfront_device::real::{Access, DeviceFile, OpenError};
 use flashfront_engine::format::{Mirror, OriginRecord, PairingError, Shares, Superblock, Table, VOLUMES_MAX, choose};
-use flashfront_engine::{DirtyOnRemove, Mode, OriginId, VolumeError};
+use flashfront_engine::{BLOCK_BYTES, DirtyOnRemove, Mode, OriginId, VolumeError};
 
 use super::detach::dirty_of;
 use super::format::absolute;
+use crate::config::Size;
 use crate::failure::{self, FailureReadError};
 use crate::mixup::Mixup;
+use crate::stale::Verdict;
 use crate::superblock::{self, SuperblockReadError};
 use crate::{config, stale, storage};
 
@@ -69,6 +71,22 @@ pub enum VolumesError {
         cache: PathBuf,
         /// How many.
         places: usize,
+    },
+    /// The origin was changed since the last stop, and not only grown.
+    #[error("{origin}: it was changed since the cache was stopped, or is another device; serve it first, which says what becomes of the cache's data, and grow the volume then", origin = origin.display())]
+    OriginChanged {
+        /// The origin.
+        origin: PathBuf,
+    },
+    /// The origin is smaller than the volume.
+    #[error("{origin}: the origin has {}, less than the {} of its volume; give it its size again", found.told(), size.told(), origin = origin.display())]
+    OriginShrank {
+        /// The origin.
+        origin: PathBuf,
+        /// The size of the volume.
+        size: Size,
+        /// The size of the origin.
+        found: Size,
     },
     /// The cache has version 2 already.
     #[error("{cache} has format version 2 already: nothing to convert", cache = cache.display())]
@@ -128,6 +146,7 @@ pub struct Volumes {
     cache: PathBuf,
     members: Vec<(DeviceFile, u8)>,
     superblock: Superblock,
+    state: Option<PathBuf>,
 }
 
 impl Volumes {
@@ -155,7 +174,7 @@ impl Volumes {
         let whole = superblock.pairing.mirror == Mirror::Whole;
         let counts = |number: u8| whole || number == superblock.pairing.member;
         let members = found.into_iter().map(|(file, it)| (file, it.pairing.member)).filter(|(_, it)| counts(*it));
-        Ok(Self { cache: cache.to_owned(), members: members.collect(), superblock })
+        Ok(Self { cache: cache.to_owned(), members: members.collect(), superblock, state: state.map(Path::to_owned) })
     }
 
     /// What is known of the cache, its volumes among that.
@@ -226,6 +245,60 @@ impl Volumes {
         let id = self.named(name)?;
         self.check_name(new, Some(id))?;
         self.change(id, |record| record.name = new.to_owned())
+    }
+
+    /// Gives a volume the size of its origin, which has grown. `origin`: where the origin is now,
+    /// if the cache doesn't know it.
+    ///
+    /// A file that has grown has a new time of change, too. Then the next start can't tell whether
+    /// more was changed, and drops what is clean.
+    ///
+    /// # Errors
+    /// [`VolumesError`]
+    pub fn grow(&mut self, name: &str, origin: Option<&Path>) -> Result<u64, VolumesError> {
+        let id = self.named(name)?;
+        let clean = self.superblock.clean;
+        let Some(record) = self.superblock.origin(id).filter(|_| self.superblock.table.is_some()) else {
+            return Err(self.refuse(name, VolumeError::NeedsVersion2));
+        };
+        let before = record.size_bytes;
+        let path = origin.map_or_else(|| PathBuf::from(&record.origin_path), Path::to_owned);
+        let file = DeviceFile::open(&path, Access::Exclusive)?;
+        let read = |source| VolumesError::Read { path: path.clone(), source };
+        let found = file.geometry().size_bytes;
+        if found < before {
+            return Err(VolumesError::OriginShrank { origin: path, size: Size(before), found: Size(found) });
+        }
+        if found == before {
+            return Err(self.refuse(name, VolumeError::NotLarger { size_bytes: before }));
+        }
+        if !before.is_multiple_of(BLOCK_BYTES) {
+            return Err(self.refuse(name, VolumeError::PartOfBlock { size_bytes: before }));
+        }
+        // It is looked at as it was.
+        file.use_bytes(before);
+        let verdict = stale::compare(&file, record, clean).map_err(read)?;
+        let is_dirty = !clean || self.superblock.dirty_blocks > 0;
+        let mut next = record.clone();
+        next.size_bytes = found;
+        match verdict {
+            Verdict::Unchanged => {
+                file.use_bytes(found);
+                stale::record(&file, &mut next).map_err(read)?;
+            }
+            // After a crash nothing is compared but by the next start.
+            Verdict::Unknown => {
+                if let Some(state) = self.state.as_deref().filter(|state| state.exists()) {
+                    stale::forget_openings(state, &self.superblock.uuid).map_err(read)?;
+                }
+            }
+            Verdict::Changed if !is_dirty => {}
+            Verdict::Changed | Verdict::Other => return Err(VolumesError::OriginChanged { origin: path }),
+        }
+        if origin.is_some() {
+            next.origin_path = absolute(&path);
+        }
+        self.change(id, |record| *record = next).map(|()| found)
     }
 
     /// Sets what is said of a volume.

@@ -37,6 +37,8 @@ pub struct VolumeFacts {
     pub shares: Shares,
     /// Its clients; users of a block device are not known.
     pub clients: u64,
+    /// The size of its origin now, if the kernel knows it at once.
+    pub origin_bytes: Option<u64>,
     /// Whether it is being removed.
     pub removing: bool,
     /// The name of the durability.
@@ -99,6 +101,9 @@ pub struct VolumeReport {
     pub policy: String,
     /// The size of the volume.
     pub size_bytes: u64,
+    /// The size of its origin, if it is another one: `flashfront volume grow` gives clients more.
+    #[serde(default)]
+    pub origin_bytes: Option<u64>,
     /// The blocks that the cache has of the volume.
     #[serde(default)]
     pub blocks_cached: u64,
@@ -185,6 +190,7 @@ impl VolumeReport {
             read_only,
             shares,
             clients,
+            origin_bytes,
             removing,
             durability,
             destage,
@@ -217,6 +223,7 @@ impl VolumeReport {
             durability,
             policy,
             size_bytes: origin.size_bytes,
+            origin_bytes: origin_bytes.filter(|bytes| *bytes != origin.size_bytes),
             blocks_cached: origin.blocks_cached,
             blocks_dirty: origin.blocks_dirty,
             destage,

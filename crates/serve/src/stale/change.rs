@@ -77,7 +77,12 @@ impl Change {
             How::ServedWithAnotherCache => may_be_same(identity, &self.identity),
             _ => identity.is_empty() || self.identity.is_empty() || may_be_same(identity, &self.identity),
         };
-        self.size_bytes == size_bytes && identities.into_iter().any(may_be)
+        // An origin may have grown since. Without a serial number its size, or its place, must
+        // speak for it.
+        let is_numbered = !self.identity.is_empty() && !self.identity.starts_with("inode ");
+        let is_known = |identity: &str| is_numbered && may_be_same(identity, &self.identity);
+        let is_alike = self.size_bytes == size_bytes || path.is_none_or(|path| path == self.origin);
+        identities.into_iter().any(|identity| may_be(identity) && (is_alike || is_known(identity)))
     }
 }
 
@@ -218,7 +223,9 @@ mod tests {
         ] {
             assert_eq!(change(then).is_about(4096, [now, recorded], None), same, "{then} {now} {recorded}");
         }
-        assert!(!change("a").is_about(8192, ["a", "a"], None));
+        assert!(change("a").is_about(8192, ["a", "a"], Some("/dev/y")), "it has grown");
+        assert!(change("").is_about(8192, ["", ""], Some("/dev/x")), "at its place it has grown");
+        assert!(!change("").is_about(8192, ["", ""], Some("/dev/y")));
     }
 
     #[test]
@@ -238,7 +245,7 @@ mod tests {
             );
         }
         assert!(change("").is_about(4096, ["", ""], None));
-        assert!(!change("a").is_about(8192, ["a", "a"], None));
+        assert!(change("a").is_about(8192, ["a", "a"], Some("/dev/y")), "it has grown");
     }
 
     /// A cache that has not heard of the first one yet must still hear of it, also if the origin

@@ -62,7 +62,7 @@ pub(super) fn load(state: Option<&Path>, uuid: &[u8; 16]) -> Option<Openings> {
 }
 
 /// Forgets the openings, durably: some origin was written, and has no record.
-pub(super) fn forget(state: &Path, uuid: &[u8; 16]) -> io::Result<()> {
+pub(crate) fn forget(state: &Path, uuid: &[u8; 16]) -> io::Result<()> {
     match fs::remove_file(state.join(name(uuid))) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         other => other?,

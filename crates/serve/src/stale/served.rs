@@ -7,9 +7,9 @@
 //! either. It has the same name, and a lower epoch (test:
 //! `an_older_copy_of_a_cache_is_not_believed`).
 //!
-//! A record is found by the origin's serial number and size, or else by its path too. So no origin
-//! is taken for another: here that would be a false alarm at each start of two caches (see `change`
-//! for the opposite).
+//! A record is found by the origin's serial number, or else by its path too. So no origin is taken
+//! for another: here that would be a false alarm at each start of two caches (see `change` for the
+//! opposite). An origin that has grown is the same origin.
 
 use std::fs;
 use std::io;
@@ -74,13 +74,13 @@ pub(crate) fn remember_served(
 }
 
 fn name(origin: &DeviceFile) -> io::Result<String> {
-    let (identity, size_bytes) = (identity(origin)?, origin.geometry().size_bytes);
+    let identity = identity(origin)?;
     // The inode of a file is one of its file system's only.
     let path = match origin.identity().serial {
         Some(_) => String::new(),
         None => origin.whole_path()?,
     };
-    let key = format!("{identity}\0{size_bytes}\0{path}");
+    let key = format!("{identity}\0{path}");
     Ok(format!("{:016x}.served", crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, key.as_bytes())))
 }
 

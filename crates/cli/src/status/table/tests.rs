@@ -66,6 +66,7 @@ fn report() -> StatusReport {
         read_only: false,
         shares: Default::default(),
         clients: 1,
+        origin_bytes: Some(101 << 40),
         removing: false,
         durability: "flush".to_owned(),
         destage: "free".to_owned(),

@@ -62,9 +62,9 @@ pub enum OriginsError {
     },
     /// Another size than the cache knows.
     #[error(
-        "{origin}: the origin has {found}, but the cache {cache} was made for one of {expected}: it is another device, or it was resized. Name the right one, or give it its old size again ({advice}). Does its new size have to stay? Then drain and `detach` the cache at the old size first; or format the cache anew, which gives up what only the cache holds",
+        "{origin}: the origin has {found}, but its volume in the cache {cache} has {expected}: it is another device, or it was made smaller, and the end of the volume is gone. Name the right one, or give it its size again (of a file: truncate -s {expected_bytes} FILE); what was cut off is lost, unless the cache has it",
         origin = origin.display(), cache = cache.display(), found = Size(*found).told(), expected = Size(*expected).told(),
-        advice = resize(*found, *expected)
+        expected_bytes = expected
     )]
     OriginSize {
         /// The origin.
@@ -137,26 +137,15 @@ pub enum OriginsError {
     },
 }
 
-/// How an origin that is a file gets its old size back, and what that costs.
-fn resize(found: u64, expected: u64) -> String {
-    let cost = match found > expected {
-        true => "if nothing was written behind that",
-        false => "but what was cut off is gone, unless the cache has it",
-    };
-    format!("of a file: truncate -s {expected} FILE, {cost}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_resized_origin_is_told_how_to_go_on() {
-        let said = |found, expected| {
-            OriginsError::OriginSize { origin: "/o".into(), cache: "/c".into(), expected, found }.to_string()
-        };
-        let shrunk = said(1 << 20, 1 << 30);
-        assert!(shrunk.contains("has 1 MiB") && shrunk.contains("truncate -s 1073741824"), "{shrunk}");
-        assert!(shrunk.contains("cut off is gone") && !said(1 << 30, 1 << 20).contains("cut off"), "{shrunk}");
+    fn an_origin_that_shrank_is_told_what_is_lost() {
+        let (origin, cache) = ("/o".into(), "/c".into());
+        let said = OriginsError::OriginSize { origin, cache, expected: 1 << 30, found: 1 << 20 }.to_string();
+        assert!(said.contains("has 1 MiB") && said.contains("truncate -s 1073741824"), "{said}");
+        assert!(said.contains("cut off is lost"), "{said}");
     }
 }

@@ -62,6 +62,15 @@ pub(in crate::daemon) enum VolumesError {
         counted(*blocks, "dirty block"), Size(blocks * BLOCK_BYTES)
     )]
     Dirty { name: String, blocks: u64 },
+    #[error(
+        "volume `{0}`: its origin is an export, and the connections to its server keep the size that it had when they began; stop the daemon, and grow the volume with --cache"
+    )]
+    GrownExport(String),
+    #[error(
+        "{path}: the origin has {}, less than the {} of its volume: its end is gone, and reads there fail but for what the cache has; give it its size again",
+        found.told(), size.told(), path = path.display()
+    )]
+    Shrunk { path: PathBuf, size: Size, found: Size },
     #[error("volume `{name}`: {error}")]
     Engine { name: String, error: VolumeError },
 }

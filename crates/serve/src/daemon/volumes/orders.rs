@@ -35,12 +35,21 @@ pub(in crate::daemon) enum Order {
     Remove { name: String, dirty: DirtyOnRemove, disconnect: bool },
     Rename { name: String, to: String },
     SetReadOnly { name: String, read_only: bool },
+    Grow { name: String },
 }
 
 /// An origin that a thread opens.
 pub(super) struct Opening {
     pub(super) wanted: Wanted,
     pub(super) opened: Receiver<Result<Opened, VolumesError>>,
+    pub(super) reply: Reply,
+}
+
+/// A volume whose origin is asked by a thread how large it is.
+pub(super) struct Sizing {
+    pub(super) name: String,
+    pub(super) id: OriginId,
+    pub(super) size_bytes: Receiver<Result<u64, VolumesError>>,
     pub(super) reply: Reply,
 }
 
@@ -57,6 +66,7 @@ pub(super) enum What {
     Remove { id: OriginId, export: Option<Export> },
     Rename { id: OriginId, to: String },
     SetReadOnly { id: OriginId, read_only: bool },
+    Grow { id: OriginId, from_bytes: u64, to_bytes: u64 },
 }
 
 /// A volume that is served as soon as the cache has it.
@@ -74,6 +84,7 @@ pub(in crate::daemon) struct Volumes {
     pub(super) queue: VecDeque<(Order, Reply)>,
     /// An origin that is being opened.
     pub(super) opening: Option<Opening>,
+    pub(super) sizing: Option<Sizing>,
     pub(super) asked: Option<Asked>,
     pub(super) tickets: u64,
 }
@@ -93,11 +104,11 @@ impl Volumes {
     pub(in crate::daemon) fn leaving(&self) -> Option<OriginId> {
         match self.asked.as_ref()?.what {
             What::Remove { id, .. } => Some(id),
-            What::Add(_) | What::Rename { .. } | What::SetReadOnly { .. } => None,
+            What::Add(_) | What::Rename { .. } | What::SetReadOnly { .. } | What::Grow { .. } => None,
         }
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        self.opening.is_some() || self.asked.is_some()
+        self.opening.is_some() || self.sizing.is_some() || self.asked.is_some()
     }
 }

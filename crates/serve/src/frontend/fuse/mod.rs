@@ -16,7 +16,7 @@
 //! `a_mount_that_a_crash_left_is_cleared`).
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, ErrorKind::NotFound};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -158,7 +158,19 @@ impl Frontend for Fuse {
     }
 
     fn exports_changed(&mut self, exports: &[Export]) {
+        let before = self.shared.volumes();
         *self.shared.volumes.write().unwrap_or_else(PoisonError::into_inner) = exports.into();
+        for (export, file) in volumes::resized(&before, exports) {
+            // Only what the kernel knows of the file: there is no page cache, which could be waited
+            // for. A file that nobody has looked at is none to forget.
+            let told = self.session.as_ref().map(|session| session.notifier().inval_inode(file, -1, 0));
+            if let Some(Err(error)) = told.filter(|told| !told.as_ref().is_err_and(|it| it.kind() == NotFound)) {
+                tracing::warn!(
+                    "{}: the kernel can't be told that it has grown: {error}; who opens the file anew sees it",
+                    self.folder.join(&export.name).display()
+                );
+            }
+        }
     }
 
     fn tokens_max(&self) -> usize {

@@ -23,13 +23,13 @@ use fuser::{
 };
 use rustix::fs::{FallocateFlags, OFlags};
 
-use super::super::Export;
 use super::super::inlet::{Feed, Want};
 use super::super::visit::{self, Visit};
+use super::super::{Export, export_of};
 use super::Shared;
 use super::ask::{FuseAsk, Reply};
 
-/// How long the kernel may keep what it knows of a file: that never changes.
+/// How long the kernel may keep what it knows of a file: until it is told that the file has grown.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 /// How long the kernel may keep a name.
 const NOT_AT_ALL: Duration = Duration::ZERO;
@@ -95,6 +95,14 @@ impl Volumes {
 /// The number of a volume's file.
 fn file_of(export: &Export) -> INodeNo {
     INodeNo(u64::from(export.origin.0) + FIRST_FILE)
+}
+
+/// The volumes that have another size than before, and their files. Both lists are sorted.
+pub(super) fn resized<'a>(before: &'a [Export], now: &'a [Export]) -> impl Iterator<Item = (&'a Export, INodeNo)> {
+    let differs = |export: &&Export| {
+        export_of(before, export.origin).is_some_and(|before| before.size_bytes != export.size_bytes)
+    };
+    now.iter().filter(differs).map(|export| (export, file_of(export)))
 }
 
 /// Returns the error of a change of these bytes, if it is to be refused.
