@@ -4,6 +4,7 @@
 
 use alloc::vec;
 
+use crate::act::destage::Destager;
 use crate::act::destage::versions::is_held;
 use crate::delta::Delta;
 use crate::facts::Facts;
@@ -11,7 +12,11 @@ use crate::lanes::Lanes;
 use crate::organ::segment::SegmentState;
 
 /// Panics when an invariant is broken.
-pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
+pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta, destager: &Destager) {
+    if !lanes.has_mail() {
+        let runs = lanes.iter().map(|lane| lane.runs.len()).sum();
+        assert_eq!(destager.under_way(), runs, "a lane destages without a grant, or a grant is lost");
+    }
     let mut dirty = 0;
     let (mut dirty_of, mut cached_of) = (vec![0u64; facts.origins.len()], vec![0u64; facts.origins.len()]);
     for lane in lanes.iter() {

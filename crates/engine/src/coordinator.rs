@@ -7,6 +7,7 @@ use slab::Slab;
 
 use crate::act::destage::Destager;
 use crate::act::persist::Persist;
+use crate::act::sync::state::Filling;
 use crate::act::throttle::Throttle;
 use crate::act::volumes::state::Volumes;
 use crate::fact::memory::{Buf, LaneJob};
@@ -77,6 +78,7 @@ pub(crate) struct Coordinator {
     pub(crate) jobs: Vec<LaneJob>,
     pub(crate) persist: Persist,
     pub(crate) volumes: Volumes,
+    pub(crate) filling: Filling,
     /// A flush of the cache device is in flight.
     pub(crate) cache_flushing: bool,
     /// What the flush in flight covers of each lane.
@@ -110,6 +112,7 @@ impl Coordinator {
             jobs: Vec::new(),
             persist: Persist::default(),
             volumes: Volumes::default(),
+            filling: Filling::default(),
             cache_flushing: false,
             covered: Vec::new(),
             until_drained: Vec::new(),

@@ -102,6 +102,11 @@ impl Delta {
         core::mem::take(&mut self.up)
     }
 
+    /// Takes what was told last: the answer of a lane.
+    pub(crate) fn take_last_told(&mut self) -> Option<Up> {
+        self.up.pop()
+    }
+
     /// The memory of a list that was taken serves again.
     pub(crate) fn give_back_room(&mut self, told: Vec<Up>) {
         if self.up.is_empty() {

@@ -274,7 +274,7 @@ impl Engine {
     /// # Panics
     /// When one is broken: a bug.
     pub fn check(&self) {
-        crate::check::check(&self.lanes, &self.facts, &self.delta);
+        crate::check::check(&self.lanes, &self.facts, &self.delta, &self.coordinator.destager);
     }
 }
 
@@ -352,7 +352,7 @@ impl Coordinator {
                 let record = if durable { FailureRecord::Durable } else { FailureRecord::Impossible };
                 cx.delta.members.note_failure(record);
             }
-            Control::AddMirror => sync::begin(lanes, cx),
+            Control::AddMirror => sync::begin(&mut self.filling, lanes, cx),
             Control::LetClientsGo => self.clients_leave = true,
             Control::Answers { device } => answers(device, lanes, &mut self.destager, cx),
             Control::GoOn { .. } => lanes.send_all(|| Down::GoOn, cx),
@@ -414,7 +414,7 @@ impl Coordinator {
                     go_on_drained(self, lanes, &mut cx);
                 }
                 lanes.each(&mut cx, Lane::step);
-                sync::end(lanes, &mut cx);
+                sync::end(&mut self.filling, lanes, &mut cx);
             }
             if !self.volumes.idle() || self.persist.has_ended() {
                 volumes_step(self, lanes, turn);

@@ -20,6 +20,7 @@ use crate::act::reclaim::state::Reclaim;
 use crate::act::recover::state::Recovery;
 use crate::act::sync::state::Sync;
 use crate::cx::{Apart, Cx};
+use crate::fact::canary::Canary;
 use crate::fact::io::{DeviceError, RequestError};
 use crate::fact::open_error::OpenError;
 use crate::fact::types::Destage;
@@ -100,6 +101,8 @@ pub(crate) struct Lane {
     pub(crate) replayed: Option<Box<Recovery>>,
     /// A new mirror is being filled.
     pub(crate) sync: Option<Sync>,
+    /// The index is to have room for so many keys, as soon as nothing walks over it.
+    pub(crate) widens_to: Option<u64>,
 }
 
 impl Lane {
@@ -137,6 +140,7 @@ impl Lane {
             runs: Slab::new(),
             run_ranges: BTreeMap::new(),
             sync: None,
+            widens_to: None,
             trouble: Trouble::default(),
             reclaim: Reclaim::default(),
             checkpoint: Checkpoint::default(),
@@ -194,6 +198,15 @@ impl Lane {
     pub(crate) fn fail(&mut self, piece: usize, error: RequestError, cx: &mut Cx<'_>) {
         self.pieces[piece].fail(error);
         self.finish(piece, cx);
+    }
+
+    /// Gives up a piece that waits for something that may never come.
+    pub(crate) fn give_up(&mut self, piece: usize, error: RequestError, cx: &mut Cx<'_>) {
+        let request = self.pieces[piece].request;
+        self.fail(piece, error, cx);
+        if cx.facts.planted(Canary::CancelledAnswered) {
+            cx.delta.tell(Up::PieceDone { request, error: None, from_origin: false });
+        }
     }
 
     /// The first byte of a slot on the cache device.

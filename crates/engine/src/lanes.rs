@@ -58,6 +58,13 @@ impl Lanes {
         }
     }
 
+    /// Sends a message whose answer is the last that the lane tells. The answer is returned, unless
+    /// messages are on their way for a while. Then it comes like all that lanes tell.
+    pub(crate) fn ask(&mut self, lane: usize, down: Down, cx: &mut Cx<'_>) -> Option<Up> {
+        self.send(lane, down, cx);
+        if self.by_mail() { None } else { cx.delta.take_last_told() }
+    }
+
     /// Sends a message to each lane.
     pub(crate) fn send_all(&mut self, down: impl Fn() -> Down, cx: &mut Cx<'_>) {
         (0..self.lanes.len()).for_each(|lane| self.send(lane, down(), cx));
@@ -95,12 +102,11 @@ impl Lanes {
     /// thread may be slower than others.
     #[cold]
     fn each_by_mail(&mut self, cx: &mut Cx<'_>, step: impl Fn(&mut Lane, &mut Cx<'_>)) {
-        self.collect(None, cx);
         for lane in 0..self.lanes.len() {
             let waits = self.mail.as_mut().is_some_and(|mail| !mail.is_empty() && mail.draw(4) == 0);
             if !waits {
                 step(&mut self.lanes[lane], cx);
-                self.collect(Some(lane), cx);
+                self.collect(lane, cx);
             }
         }
     }
@@ -113,8 +119,8 @@ impl Lanes {
         })
     }
 
-    /// Puts into the mail what a lane has told, or what lanes at hand have (`None`).
-    fn collect(&mut self, lane: Option<usize>, cx: &mut Cx<'_>) {
+    /// Puts into the mail what a lane has told, and its wish.
+    fn collect(&mut self, lane: usize, cx: &mut Cx<'_>) {
         let Some(mail) = &mut self.mail else { return };
         if !cx.delta.is_silent() {
             let mut told = cx.delta.take_told();
@@ -125,9 +131,7 @@ impl Lanes {
             mail.told(lane, told.drain(..));
             cx.delta.give_back_room(told);
         }
-        if let Some(lane) = lane {
-            mail.wish(lane, self.lanes[lane].flush_wish());
-        }
+        mail.wish(lane, self.lanes[lane].flush_wish());
     }
 
     /// Whether a seed chooses the order of messages.
@@ -147,7 +151,7 @@ impl Lanes {
 
     /// Takes out the message that comes next.
     pub(crate) fn next_letter(&mut self, cx: &mut Cx<'_>) -> Option<Letter> {
-        self.collect(None, cx);
+        debug_assert!(cx.delta.is_silent(), "a lane was changed without a message");
         self.mail.as_mut()?.next(cx.facts.planted(Canary::MessageOvertakes))
     }
 
@@ -165,13 +169,8 @@ impl Lanes {
             Letter::Up(up) => return Some(up),
             Letter::Wish => return None,
         };
-        self.collect(Some(lane), cx);
+        self.collect(lane, cx);
         None
-    }
-
-    /// A lane that the coordinator changes by itself: destage, and the filling of a mirror.
-    pub(crate) fn at_hand(&mut self, lane: usize) -> &mut Lane {
-        &mut self.lanes[lane]
     }
 
     /// The lanes themselves, for a time in which they work apart.
@@ -184,6 +183,7 @@ impl Lanes {
 const fn again(up: &Up) -> Option<Up> {
     match *up {
         Up::PieceDone { request, error, from_origin } => Some(Up::PieceDone { request, error, from_origin }),
+        Up::GrantUsed(used) => Some(Up::GrantUsed(used)),
         Up::RunWritten { lane, run, origin, blocks } => Some(Up::RunWritten { lane, run, origin, blocks }),
         _ => None,
     }

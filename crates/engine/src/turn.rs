@@ -27,6 +27,7 @@ use crate::act::read::{read_cache_done, read_origin_done, start_read};
 use crate::act::reclaim::{freed_durable, reclaim_header_done, survivor_done};
 use crate::act::recover::recover_io_done;
 use crate::act::sync::{sync_read_done, sync_step, sync_written};
+use crate::act::volumes::index::widen_step;
 use crate::act::write::{merge_done, resume_awaiting_room, start_write};
 use crate::cx::Cx;
 use crate::fact::canary::Canary;
@@ -217,6 +218,7 @@ impl Lane {
         commit_step(self, cx);
         checkpoint_step(self, cx);
         sync_step(self, cx);
+        widen_step(self, cx);
     }
 
     /// Seals what is open: the engine stops.

@@ -92,16 +92,11 @@ pub(crate) fn begin_checkpoint(lane: &mut Lane, cx: &mut Cx<'_>) {
         eras_blocks,
         clean_left,
         eras_from: Some((Flat(0), 0)),
-        wanted: false,
-        covers: lane.checkpoint.covers,
-        generation: lane.checkpoint.generation + 1,
-        phase: CheckpointPhase::Body,
         seq: lane.log.next_seq,
         heads: lane.log.heads(),
         next_segments: lane.log.next_segments(),
-        block: 1,
         buf: Some(buf),
-        ..Checkpoint::default()
+        ..lane.checkpoint.next()
     };
     write_batch(lane, cx);
 }
@@ -290,7 +285,7 @@ fn abandon_checkpoint(lane: &mut Lane, cx: &mut Cx<'_>) {
 }
 
 fn end_checkpoint(lane: &mut Lane, cx: &mut Cx<'_>) {
-    lane.checkpoint.phase = CheckpointPhase::Resting;
+    lane.checkpoint.rest();
     if let Some(buf) = lane.checkpoint.buf.take() {
         cx.free(buf, BATCH_BLOCKS);
     }

@@ -303,7 +303,7 @@ pub(crate) fn resume_awaiting_clean(lane: &mut Lane, cx: &mut Cx<'_>) {
 pub(crate) fn give_up_awaiting_clean(lane: &mut Lane, origin: usize, cx: &mut Cx<'_>) {
     for piece in core::mem::take(&mut lane.awaiting_clean) {
         if cx.facts.origin_of(lane.pieces[piece].first) == origin {
-            lane.fail(piece, RequestError::Stopping, cx);
+            lane.give_up(piece, RequestError::Stopping, cx);
         } else {
             lane.awaiting_clean.push(piece);
         }
@@ -317,7 +317,7 @@ pub(crate) fn fail_awaiting_clean(lane: &mut Lane, first: Flat, end: Flat, error
         // A piece that waits for clean blocks that were only bridged doesn't fail.
         let dirty = lane.store.next_dirty(first.max(it.first)).is_some_and(|dirty| dirty < end.min(it.end()));
         if dirty && it.first < end && first < it.end() {
-            lane.fail(piece, error.into(), cx);
+            lane.give_up(piece, error.into(), cx);
         } else {
             lane.awaiting_clean.push(piece);
         }

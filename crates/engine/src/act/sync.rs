@@ -25,9 +25,11 @@ use crate::fact::types::BLOCK_BYTES;
 use crate::format::Mirror;
 use crate::lane::Lane;
 use crate::lanes::Lanes;
+use crate::organ::down::Down;
 use crate::organ::flying::LaneIo;
 use crate::organ::index::{Flat, Found};
 use crate::organ::members::{Members, MembersState, device};
+use crate::organ::up::Up;
 
 /// Blocks that a lane copies at a time: 64 KiB, so that clients hardly notice.
 pub(crate) const COPIES_MAX: u32 = 16;
@@ -37,32 +39,49 @@ const READ_TRIES_MAX: u32 = 16;
 
 pub(crate) mod state;
 
-use state::{Sync, SyncPhase};
+use state::{Filling, Sync, SyncPhase};
 
 /// Begins, if there is no mirror yet.
-pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
+pub(crate) fn begin(filling: &mut Filling, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let busy = lanes.iter().any(|lane| lane.sync.is_some());
     if cx.delta.members.state != MembersState::Single || cx.cache_failed() || busy {
         return;
     }
     cx.delta.members.new_one_came();
-    for lane in 0..lanes.len() {
-        let lane = lanes.at_hand(lane);
-        lane.trouble.forget_copies();
-        lane.log.mirror_is_empty();
-        // A lane has no set of dirty blocks while it opens.
-        let of = lane.log.segments().iter().map(|segment| u64::from(segment.dirty)).sum();
-        lane.sync = Some(Sync::new(of));
-    }
+    let number = filling.begin();
+    lanes.send_all(|| Down::FillMirror { number }, cx);
+}
+
+/// A lane begins to fill a new mirror.
+pub(crate) fn fill(lane: &mut Lane, number: u64) {
+    lane.trouble.forget_copies();
+    lane.log.mirror_is_empty();
+    // A lane has no set of dirty blocks while it opens.
+    let of = lane.log.segments().iter().map(|segment| u64::from(segment.dirty)).sum();
+    // What is in flight for a filling that was given up ends as it would have.
+    let flying = lane.sync.take().map_or(0, |sync| sync.flying);
+    lane.sync = Some(Sync::new(number, of, flying));
 }
 
 /// Ends the sync when all lanes are done: then the superblocks may say so.
-pub(crate) fn end(lanes: &mut Lanes, cx: &mut Cx<'_>) {
-    let done = |lane: &Lane| lane.sync.as_ref().is_some_and(|sync| sync.phase == SyncPhase::Done);
-    if cx.delta.members.state == MembersState::Syncing && lanes.iter().all(|lane| done(lane)) {
-        let lacking = (0..lanes.len()).map(|lane| end_sync(lanes.at_hand(lane), cx)).sum();
-        cx.delta.members.new_one_is_full(lacking);
+pub(crate) fn end(filling: &mut Filling, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    let number = filling.number();
+    let done = |lane: &Lane| lane.sync.as_ref().is_some_and(|sync| sync.is_done(number));
+    if cx.delta.members.state != MembersState::Syncing || !lanes.iter().all(|lane| done(lane)) || !filling.ends() {
+        return;
     }
+    for lane in 0..lanes.len() {
+        if let Some(Up::Filled { number, lacking }) = lanes.ask(lane, Down::EndFilling { number }, cx) {
+            filling.filled(number, lacking, lanes.len(), cx);
+        }
+    }
+}
+
+/// All lanes are done. The lane may have given up meanwhile.
+pub(crate) fn end_filling(lane: &mut Lane, number: u64, cx: &mut Cx<'_>) {
+    let done = lane.sync.as_ref().is_some_and(|sync| sync.is_done(number));
+    let lacking = done.then(|| end_sync(lane, cx));
+    cx.delta.tell(Up::Filled { number, lacking });
 }
 
 /// The state of the mirror, for people.
@@ -124,7 +143,7 @@ pub(crate) fn sync_step(lane: &mut Lane, cx: &mut Cx<'_>) {
     }
     match sync.phase {
         SyncPhase::Waiting if lane.checkpoint.resting() => {
-            (sync.phase, sync.flying) = (SyncPhase::Clearing, 2);
+            (sync.phase, sync.flying) = (SyncPhase::Clearing, sync.flying + 2);
             for area in 0..2 {
                 let buf = cx.alloc(1);
                 cx.mem.zero(blocks_span(buf, 0, 1));

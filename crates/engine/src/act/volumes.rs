@@ -9,6 +9,7 @@
 
 mod check;
 mod grow;
+pub(crate) mod index;
 pub(crate) mod state;
 
 use alloc::vec::Vec;
@@ -21,14 +22,15 @@ use crate::fact::event::Event;
 use crate::fact::types::{BLOCK_BYTES, OriginId};
 use crate::fact::volume::{DirtyOnRemove, NewVolume, VolumeChange, VolumeError};
 use crate::format::OriginRecord;
-use crate::lane::Lane;
 use crate::lanes::Lanes;
+use crate::organ::down::Down;
 use crate::organ::index::Flat;
 use crate::organ::origin::{Origin, Stage};
+use crate::organ::up::Up;
 
 use check::{check_name, check_new};
 use grow::{begin_growing, go_on_growing, grown};
-use state::Leaving;
+use state::{Leaving, Volumes, Widening};
 
 /// An operator wants a change.
 pub(crate) fn change(coordinator: &mut Coordinator, ticket: u64, change: VolumeChange, turn: &mut Turn<'_>) {
@@ -109,7 +111,7 @@ fn leave(
     }
     let id = turn.facts.origins[origin].id;
     match turn.facts.origins[origin].stage {
-        Stage::Serving => coordinator.volumes.leaving.push(Leaving { ticket, origin, is_dropped: false }),
+        Stage::Serving => coordinator.volumes.leaving.push(Leaving { ticket, origin, lanes_left: None }),
         Stage::Leaving { .. } => {
             // The newer word counts, and who asked first is told so.
             let leaving = coordinator.volumes.leaving.iter_mut().find(|leaving| leaving.origin == origin);
@@ -195,12 +197,13 @@ fn written(
     let (volumes, mut cx) = (&mut coordinator.volumes, turn.cx());
     match (stage, result) {
         (Stage::Unlisted, Ok(())) => {
-            (0..lanes.len()).for_each(|lane| forget(lanes.at_hand(lane), origin, &mut cx));
-            let leaving = volumes.leaving.iter_mut().find(|leaving| leaving.origin == origin);
-            // The removal is told when no I/O of the volume is under way.
-            if let Some(leaving) = leaving {
-                leaving.is_dropped = true;
+            volumes.forget_begins(origin, lanes.len());
+            for lane in 0..lanes.len() {
+                if let Some(Up::Forgotten { origin }) = lanes.ask(lane, Down::Forget { origin }, &mut cx) {
+                    volumes.forgotten(origin);
+                }
             }
+            // The removal is told when no I/O of the volume is under way.
             return;
         }
         (Stage::Unlisted, Err(_)) => volumes.leaving.retain(|leaving| leaving.origin != origin),
@@ -209,17 +212,6 @@ fn written(
         _ => {}
     }
     turn.cx().event(event);
-}
-
-/// A volume's blocks leave the index, dirty ones too.
-fn forget(lane: &mut Lane, origin: usize, cx: &mut Cx<'_>) {
-    let places = cx.facts.origins[origin].places();
-    let (first, end) = (Flat(places.start), Flat(places.end));
-    lane.window.forget(first, end);
-    lane.under_way.make_all_void(first, end);
-    let mut gone = Vec::new();
-    lane.store.index().for_each(|flat, _| gone.extend(places.contains(&flat.0).then_some(flat)));
-    gone.into_iter().for_each(|flat| lane.unmap(flat, cx));
 }
 
 /// Goes on with a volume that is being removed. Whether there is more to do.
@@ -253,7 +245,7 @@ fn go_on(coordinator: &mut Coordinator, leaving: &mut Leaving, turn: &mut Turn<'
             coordinator.persist.tell(Told::Volume { ticket: leaving.ticket, origin: id });
             true
         }
-        Stage::Unlisted if leaving.is_dropped => {
+        Stage::Unlisted if leaving.lanes_left == Some(0) => {
             turn.change().origins[origin].go_on_to(Stage::Gone);
             turn.cx().event(Event::VolumeChanged { ticket: leaving.ticket, origin: id });
             false
@@ -262,31 +254,34 @@ fn go_on(coordinator: &mut Coordinator, leaving: &mut Leaving, turn: &mut Turn<'
     }
 }
 
-/// Gives each lane's index room for so many places. `false`: not yet. An error: there never is.
-///
-/// An index that is too narrow is made anew. A checkpoint, or the filling of a mirror, walks over
-/// the index in parts, and must have ended before.
-fn make_room(keys: u64, lanes: &mut Lanes) -> Result<bool, ()> {
-    let mut all = Ok(true);
-    for lane in 0..lanes.len() {
-        let lane = lanes.at_hand(lane);
-        let is_wide = if lane.checkpoint.resting() && lane.sync.is_none() {
-            lane.store.make_room(keys)
-        } else {
-            lane.store.has_room(keys)
-        };
-        all = all.and_then(|all| Ok(all && is_wide?));
+/// Has each lane's index get room for so many places. `false`: not yet. An error: there never is.
+fn make_room(volumes: &mut Volumes, keys: u64, lanes: &mut Lanes, cx: &mut Cx<'_>) -> Result<bool, ()> {
+    while keys > volumes.wide {
+        if volumes.widening.is_none() {
+            volumes.widening = Some(Widening { keys, lanes_left: lanes.len(), never: false });
+            for lane in 0..lanes.len() {
+                if let Some(Up::Widened { keys, room }) = lanes.ask(lane, Down::Widen { keys }, cx) {
+                    volumes.widened(keys, room);
+                }
+            }
+        }
+        let Some(it) = volumes.widening.take_if(|it| it.lanes_left == 0) else { return Ok(false) };
+        if !it.never {
+            volumes.wide = it.keys;
+        } else if it.keys <= keys {
+            return Err(());
+        }
     }
-    all
+    Ok(true)
 }
 
-/// Adds what waits for that, if the index has room for its places.
+/// Adds what waits for that, when the index of each lane has room for its places.
 fn add(coordinator: &mut Coordinator, lanes: &mut Lanes, turn: &mut Turn<'_>) {
     while let Some((_, volume)) = coordinator.volumes.coming.first() {
         let blocks = volume.size_bytes.div_ceil(BLOCK_BYTES);
         let first = turn.facts.origins.last().map_or(0, |last| coordinator.router.next_base(last.base.0, last.blocks));
         let keys = first.saturating_add(coordinator.router.span_of(blocks));
-        match make_room(keys, lanes) {
+        match make_room(&mut coordinator.volumes, keys, lanes, &mut turn.cx()) {
             Ok(true) => {}
             Ok(false) => return,
             Err(()) => {
@@ -343,6 +338,6 @@ fn begin_volume(
     facts.origins.push(Origin::new(&record, base, volume.block_bytes, Stage::Coming));
     turn.delta.add_origin(turn.facts.options.destage, turn.now);
     coordinator.add_origin(turn.now);
-    (0..lanes.len()).for_each(|lane| lanes.at_hand(lane).add_origin());
+    lanes.send_all(|| Down::AddOrigin, &mut turn.cx());
     coordinator.persist.tell(Told::Volume { ticket, origin: id });
 }

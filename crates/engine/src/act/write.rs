@@ -238,7 +238,7 @@ pub(crate) fn awaits_room_at(lane: &Lane, places: &Range<u64>) -> bool {
 pub(crate) fn give_up_room(lane: &mut Lane, places: &Range<u64>, error: RequestError, cx: &mut Cx<'_>) {
     for piece in core::mem::take(&mut lane.awaiting_room) {
         if places.contains(&lane.pieces[piece].first.0) {
-            lane.fail(piece, error, cx);
+            lane.give_up(piece, error, cx);
         } else {
             lane.awaiting_room.push_back(piece);
         }

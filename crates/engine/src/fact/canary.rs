@@ -50,6 +50,9 @@ canaries! {
     MessageDoubled, "message-doubled", "a message of a lane comes twice now and then";
     MessageOvertakes, "message-overtakes", "a message comes before others that the same sender sent earlier";
     CoveredLate, "covered-late", "a flush of the cache device covers what a lane wrote until it hears of the flush";
+    GrantTwice, "grant-twice", "destage gives a grant twice, for two places";
+    GrantLost, "grant-lost", "a lane gives a grant of destage back, and uses it all the same";
+    CancelledAnswered, "cancelled-answered", "a piece that waited and was given up is answered once more";
     IdReused, "id-reused", "a new volume gets the id of one that was removed";
     GrownEarly, "grown-early", "clients may write to the new part of a volume before the table with its size is durable";
     EraUncut, "era-uncut", "destage is ordered, but a FLUSH ends no era: one batch has what came before it and after it";

@@ -2,8 +2,13 @@
 //! What the coordinator asks of a lane. Each message is a value: it says all that the lane needs,
 //! and refers to nothing that may be another thing when the message comes.
 
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+
 use crate::fact::io::{DeviceError, RequestError};
+use crate::fact::types::OriginId;
 use crate::organ::flush::FlushWaiter;
+use crate::organ::grant::Grant;
 use crate::organ::piece::Piece;
 use crate::policy::Hold;
 
@@ -14,6 +19,12 @@ pub(crate) enum Down {
     /// A client's FLUSH: the lane answers [`PieceDone`](crate::organ::up::Up::PieceDone) when all
     /// that came before is durable.
     ClientFlush { request: usize },
+    /// The lane may start a run of destage, and answers
+    /// [`GrantUsed`](crate::organ::up::Up::GrantUsed).
+    Grant(Grant),
+    /// The log is to say which eras of an origin are on it, and the lane answers
+    /// [`SentRecorded`](crate::organ::up::Up::SentRecorded) when it says so durably.
+    NoteSent { origin: OriginId, era: u64 },
     /// The gate of the policy is held open, or let go.
     HoldGate(Hold),
     /// A flush of the cache device is over. It has covered what this lane had asked for when the
@@ -35,6 +46,20 @@ pub(crate) enum Down {
     TryLost,
     /// The cache device had hung, and answers again.
     LookForLost,
+    /// A new mirror is to be filled. Fillings have numbers.
+    FillMirror { number: u64 },
+    /// All lanes have filled it: the lane answers [`Filled`](crate::organ::up::Up::Filled).
+    EndFilling { number: u64 },
+    /// The index is to have room for so many keys: the lane answers
+    /// [`Widened`](crate::organ::up::Up::Widened), and tells that once more if it had to wait.
+    Widen { keys: u64 },
+    /// There is one origin more.
+    AddOrigin,
+    /// A volume is removed. The lane answers [`Forgotten`](crate::organ::up::Up::Forgotten) when
+    /// the blocks of that volume have left the index.
+    Forget { origin: usize },
+    /// All lanes are open: eras before these are on their origins.
+    OpenEras { sent: Arc<BTreeMap<OriginId, u64>> },
     /// Replay is over, and the lane opens.
     GoOn,
     /// The lead of the members is another one now.

@@ -29,8 +29,7 @@ pub(crate) struct Mail {
     seed: u64,
     down: Vec<VecDeque<Down>>,
     ended: Vec<VecDeque<(usize, Result<(), DeviceError>)>>,
-    /// What lanes tell, each in its own box. The last box is for lanes that the coordinator has at
-    /// hand.
+    /// What lanes tell, each in its own box.
     up: Vec<VecDeque<Up>>,
     /// The lanes' last wishes that the coordinator has not seen, and those that it has.
     wishes: Vec<VecDeque<FlushWish>>,
@@ -46,7 +45,7 @@ impl Mail {
             seed,
             down: boxes(lanes),
             ended: boxes(lanes),
-            up: boxes(lanes + 1),
+            up: boxes(lanes),
             wishes: boxes(lanes),
             seen: alloc::vec![FlushWish::default(); lanes],
         }
@@ -65,9 +64,8 @@ impl Mail {
         self.ended[lane].push_back((io, result));
     }
 
-    /// Takes what a lane has told, or lanes at hand (`None`).
-    pub(crate) fn told(&mut self, lane: Option<usize>, told: impl Iterator<Item = Up>) {
-        let lane = lane.unwrap_or(self.down.len());
+    /// Takes what a lane has told.
+    pub(crate) fn told(&mut self, lane: usize, told: impl Iterator<Item = Up>) {
         self.up[lane].extend(told);
     }
 
@@ -153,7 +151,7 @@ mod tests {
         let mut mail = Mail::new(2, seed);
         for io in 0..8 {
             mail.ended(0, io, Ok(()));
-            mail.told(Some(1), core::iter::once(Up::RunDropped { origin: io }));
+            mail.told(1, core::iter::once(Up::RunDropped { origin: io }));
         }
         let come = core::iter::from_fn(|| mail.next(false));
         come.map(|letter| match letter {

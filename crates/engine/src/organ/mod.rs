@@ -15,6 +15,7 @@ pub(crate) mod down;
 pub(crate) mod eras;
 pub(crate) mod flush;
 pub(crate) mod flying;
+pub(crate) mod grant;
 pub(crate) mod index;
 pub(crate) mod locality;
 pub(crate) mod locks;

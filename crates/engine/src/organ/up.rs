@@ -8,6 +8,7 @@ use crate::fact::io::{DeviceError, RequestError};
 use crate::fact::open_error::OpenError;
 use crate::fact::types::OriginId;
 use crate::organ::flush::FlushWaiter;
+use crate::organ::grant::Used;
 use crate::organ::piece::Piece;
 
 /// A message of a lane to the coordinator.
@@ -22,6 +23,8 @@ pub(crate) enum Up {
     /// A direct write was to go past a congested log, and can't: its range is in the log, or the
     /// origin refused it.
     PastCongestion(Box<Piece>),
+    /// A grant for a run of destage is used, or could not be used.
+    GrantUsed(Used),
     /// A destage run could not be written.
     DestageFailed { origin: usize, error: DeviceError },
     /// A destage run is on its origin, and waits for the flush.
@@ -35,12 +38,29 @@ pub(crate) enum Up {
     /// The cache device failed under a waiter for durability, a client's FLUSH or a piece of this
     /// origin.
     UntilDrained { waiter: FlushWaiter, origin: Option<usize> },
+    /// A new mirror has all of this lane, but for so many dirty blocks. `None`: the lane has given
+    /// that filling up.
+    Filled { number: u64, lacking: Option<u64> },
+    /// The index has room for so many keys, or not.
+    Widened { keys: u64, room: Room },
+    /// The blocks of a removed volume have left the index.
+    Forgotten { origin: usize },
     /// The lane has replayed its log, and waits for the word to go on.
     Replayed,
     /// The lane has replayed its log.
     Recovered { commits: u64 },
     /// The lane can't be replayed.
     OpenFailed(OpenError),
+}
+
+/// Room in the index of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Made,
+    /// The room is made when nothing walks over the index any more.
+    Later,
+    /// An index can't be that wide.
+    Never,
 }
 
 /// Each request moves some of these messages.

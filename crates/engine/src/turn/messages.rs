@@ -111,6 +111,7 @@ impl Coordinator {
             Up::OnOrigin { request, failed_flushes } => {
                 self.requests[request].note_on_origin(failed_flushes);
             }
+            Up::GrantUsed(used) => self.destager.grant_used(&used),
             Up::RunWritten { lane, run, origin, blocks } => {
                 self.destager.run_written(origin, lane, run, blocks, cx.now);
             }
@@ -141,6 +142,9 @@ impl Coordinator {
                 };
                 self.until_drained.push((origin.unwrap_or_else(|| of_request(waiter)), waiter));
             }
+            Up::Filled { number, lacking } => self.filling.filled(number, lacking, lanes.len(), cx),
+            Up::Widened { keys, room } => self.volumes.widened(keys, room),
+            Up::Forgotten { origin } => self.volumes.forgotten(origin),
             Up::Replayed => {
                 self.lanes_replayed += 1;
                 if self.lanes_replayed == lanes.len() && self.opening() {

@@ -4,10 +4,15 @@
 use crate::act::checkpoint::{begin_checkpoint, checkpoint_flushed};
 use crate::act::commit::unproven::{drop_doubtful, promoted_flushed};
 use crate::act::destage::barrier::fail_awaiting_eras;
+use crate::act::destage::grant::use_grant;
+use crate::act::destage::ordered::note_sent;
 use crate::act::destage::run::run_flushed;
 use crate::act::direct::{drop_replaced, give_up_awaiting_clean, resume_awaiting_clean};
 use crate::act::hang::look_for_lost;
 use crate::act::recover::end_recovery;
+use crate::act::recover::eras::forget_sent;
+use crate::act::sync::{end_filling, fill};
+use crate::act::volumes::index::{forget, widen};
 use crate::act::write::give_up_room;
 use crate::cx::Cx;
 use crate::fact::canary::Canary;
@@ -24,6 +29,11 @@ impl Lane {
         match down {
             Down::Piece(piece) => self.take(piece, cx),
             Down::ClientFlush { request } => self.client_flush(request, cx),
+            Down::Grant(grant) => {
+                let used = use_grant(self, &grant, cx);
+                cx.delta.tell(Up::GrantUsed(used));
+            }
+            Down::NoteSent { origin, era } => note_sent(self, origin, era, cx),
             Down::HoldGate(hold) => self.policy.hold_gate(hold),
             Down::CacheFlushed { covered, result } => self.cache_flushed(covered, result, cx),
             Down::OriginFlushed { waiter, result } => self.origin_flushed(waiter, result, cx),
@@ -34,6 +44,12 @@ impl Lane {
             Down::GiveUpClean { origin } => give_up_awaiting_clean(self, origin, cx),
             Down::TryLost => self.try_lost(cx),
             Down::LookForLost => look_for_lost(self, cx),
+            Down::FillMirror { number } => fill(self, number),
+            Down::EndFilling { number } => end_filling(self, number, cx),
+            Down::Widen { keys } => widen(self, keys, cx),
+            Down::AddOrigin => self.add_origin(),
+            Down::Forget { origin } => forget(self, origin, cx),
+            Down::OpenEras { sent } => forget_sent(self, &sent, cx),
             Down::GoOn => end_recovery(self, cx),
             Down::LeadChanged => self.lead_changed(cx),
             Down::ForgetCopies => self.trouble.forget_copies(),

@@ -37,7 +37,7 @@ mod with {
 
     /// The bugs that hardly any random life meets (one in some hundred), and the workload that is
     /// made to meet them.
-    const MADE_FOR: [(Canary, &str); 8] = [
+    const MADE_FOR: [(Canary, &str); 9] = [
         (Canary::OriginAhead, "modes"),
         (Canary::MirrorUnrecorded, "mirror-lead"),
         (Canary::StaleNeighbour, "neighbours"),

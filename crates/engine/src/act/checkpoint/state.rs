@@ -42,7 +42,8 @@ pub(crate) struct Checkpoint {
     pub(super) seq: u64,
     /// The last commit that the body may refer to.
     pub(super) needs: u64,
-    /// Flushes that were wanted and are over.
+    /// Wishes for flushes so far that are over. They are counted over all checkpoints, so that a
+    /// flush for one checkpoint never counts for a later one.
     pub(super) flushes: u64,
     pub(super) heads: [u32; STREAMS],
     pub(super) next_segments: [u32; STREAMS],
@@ -80,6 +81,23 @@ impl Checkpoint {
         self.covers
     }
 
+    /// The checkpoint is over. So is its wish for a flush, if it has one.
+    pub(super) const fn rest(&mut self) {
+        (self.phase, self.flushes) = (CheckpointPhase::Resting, self.flushes + 1);
+    }
+
+    /// The checkpoint after this one, as it begins.
+    pub(super) fn next(&self) -> Self {
+        Self {
+            covers: self.covers,
+            generation: self.generation + 1,
+            phase: CheckpointPhase::Body,
+            flushes: self.flushes,
+            block: 1,
+            ..Self::default()
+        }
+    }
+
     /// The opening found the head of a checkpoint.
     pub(crate) const fn found(&mut self, generation: u64) {
         self.generation = generation;
@@ -109,6 +127,28 @@ impl Checkpoint {
             | CheckpointPhase::Void
             | CheckpointPhase::Body
             | CheckpointPhase::Head => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_for_one_checkpoint_never_counts_for_the_next() {
+        let mut checkpoint = Checkpoint::default();
+        for given_up in [false, true] {
+            checkpoint.phase = CheckpointPhase::LogDurable;
+            let wish = checkpoint.wish(0);
+            assert!(wish.is_some());
+            assert!(given_up || checkpoint.flush_ends(wish));
+            checkpoint.rest();
+            assert!(!checkpoint.flush_ends(wish), "that flush is over, or came too late");
+            checkpoint = checkpoint.next();
+            checkpoint.phase = CheckpointPhase::LogDurable;
+            assert_ne!(checkpoint.wish(0), wish);
+            assert!(!checkpoint.flush_ends(wish), "the next checkpoint wrote after that flush had begun");
         }
     }
 }

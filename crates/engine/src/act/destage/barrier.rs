@@ -40,7 +40,7 @@ pub(crate) fn fail_awaiting_eras(lane: &mut Lane, origin: usize, error: DeviceEr
         let it = &lane.pieces[piece];
         let after = it.rare.as_ref().and_then(|rare| rare.after_era);
         if cx.facts.origin_of(it.first) == origin && after.is_some_and(|after| surely_sent(origin, cx) < after) {
-            lane.fail(piece, error.into(), cx);
+            lane.give_up(piece, error.into(), cx);
         } else {
             lane.awaiting_clean.push(piece);
         }

@@ -8,17 +8,20 @@ use core::ops::Range;
 use super::order::{self, DirtyView, Order};
 use super::refusals::Refusals;
 use super::state::Ending;
-use crate::act::commit::seal::seal;
-use crate::act::destage::run::{run_end, start_run, to_destage};
+use crate::act::destage::run::run_end;
 use crate::cx::Cx;
+use crate::fact::canary::Canary;
 use crate::fact::types::{OriginId, Time};
 use crate::lane::Lane;
 use crate::lanes::Lanes;
+use crate::organ::down::Down;
 use crate::organ::flush::FlushWaiter;
+use crate::organ::grant::{Came, Grant, Takes, Used};
 use crate::organ::index::Flat;
 use crate::organ::origin::OriginDelta;
 use crate::organ::reach::FAR_RUN_BLOCKS_MAX;
 use crate::organ::router::Router;
+use crate::organ::up::Up;
 
 /// Assumed before anything was measured: a disk's sorted random writes, about 400 a second.
 const NS_PER_RUN_FIRST: u64 = 2_500_000;
@@ -45,11 +48,41 @@ pub(super) enum Place {
     Far,
 }
 
+/// What one more run is to be like.
+pub(super) struct Want {
+    pub(super) origin: usize,
+    pub(super) places: Range<u64>,
+    pub(super) place: Place,
+    /// Blocks that were rewritten since the last sweep are taken too.
+    pub(super) hurry: bool,
+    /// Destage is ordered, and this era may be destaged now.
+    pub(super) ordered: bool,
+    pub(super) era: Option<u64>,
+}
+
+/// What a look for one more run came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A lane has to answer first.
+    Asked,
+    /// A block was tried.
+    Tried,
+    /// There is nothing more in this sweep.
+    SweepEnded,
+}
+
+/// What a step of destage has looked at so far. It goes on when a lane has answered.
+#[derive(Default)]
+pub(super) struct Round {
+    pub(super) tries: u32,
+    pub(super) sweeps_ended: u32,
+}
+
 /// Destage of one origin.
 pub(super) struct Batches {
     order: Box<dyn Order>,
     pub(super) refusals: Refusals,
-    /// Runs gathered or written right now.
+    /// Runs gathered or written right now, and the one that a grant is out for.
     pub(super) runs: u32,
     /// How many of them an origin has only because it is far away. They are counted as the first
     /// that end, so that no more long runs are under way than others are.
@@ -82,6 +115,12 @@ pub(super) struct Batches {
     pub(super) resume_at: Option<Time>,
     /// Rewritten blocks passed over since the last run was started.
     passed_over: u32,
+    /// The number of grants so far, and the one that its lane has not answered.
+    grants: u64,
+    out: Option<(Grant, Place)>,
+    /// Where the next block is looked for that somebody waits for: lane, place.
+    urgent_from: (usize, u64),
+    pub(super) round: Round,
     /// What the runs and blocks of the last batches took, in the mean.
     pub(super) ns_per_run: u64,
     pub(super) ns_per_block: u64,
@@ -127,6 +166,10 @@ impl Batches {
             last_batch_ns: 0,
             resume_at: None,
             passed_over: 0,
+            grants: 0,
+            out: None,
+            urgent_from: (0, 0),
+            round: Round::default(),
             ns_per_run: NS_PER_RUN_FIRST,
             ns_per_block: NS_PER_RUN_FIRST,
             ending: Ending::default(),
@@ -263,72 +306,107 @@ impl Batches {
         (left > 0 && flush_by > now).then_some(flush_by)
     }
 
-    pub(super) fn start_urgent(
-        &mut self,
-        places: &Range<u64>,
-        place: Place,
-        lanes: &mut Lanes,
-        router: &Router,
-        cx: &mut Cx<'_>,
-    ) -> bool {
-        for lane in 0..lanes.len() {
-            let lane = lanes.at_hand(lane);
-            let mut from = places.start;
-            while let Some(flat) = lane.trouble.next_urgent(from..places.end) {
-                from = flat.0 + 1;
-                if let Some(end) = run_end(lane, flat) {
-                    from = end.0;
-                } else if start_run(lane, flat, run_end_max(flat, place, router, cx), cx) > 0 {
-                    self.run_began(place);
-                    return true;
-                } else {
-                    seal_for_destage(lane, flat, cx);
-                }
+    /// Looks for one more run: first where somebody waits for a block, then where the order wants
+    /// it.
+    pub(super) fn start_one(&mut self, want: &Want, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) -> Step {
+        // In order nothing goes before its turn.
+        while !want.ordered
+            && let Some(flat) = self.next_urgent(want, lanes)
+        {
+            match self.give(flat, Takes::Urgent, want, lanes, router, cx) {
+                None => return Step::Asked,
+                Some(Came::Run) => return Step::Tried,
+                Some(_) => {}
             }
         }
-        false
+        let era = want.era.map(|era| (cx.facts.origins[want.origin].id, era));
+        let Some(next) = self.order.next(&DirtyBlocks(lanes, want.places.clone(), era)) else {
+            self.begin_sweep(cx.now);
+            self.urgent_from = (0, 0);
+            return Step::SweepEnded;
+        };
+        let any = want.hurry || want.ordered || self.passed_over >= PASSED_OVER_MAX;
+        let takes = if any { Takes::Any } else { Takes::Rested };
+        let came = self.give(Flat(next), takes, want, lanes, router, cx);
+        if came.is_some() { Step::Tried } else { Step::Asked }
     }
 
-    /// Starts the run that the order wants, or passes over a run that can't be taken now. Without
-    /// `hurry` it passes over a block, too, that was rewritten since the last sweep. Returns false
-    /// if there is nothing more in this sweep.
-    pub(super) fn start_next(
+    /// The next block that somebody waits for, and that no run covers.
+    fn next_urgent(&mut self, want: &Want, lanes: &Lanes) -> Option<Flat> {
+        let places = &want.places;
+        while let Some(lane) = lanes.get(self.urgent_from.0) {
+            let from = self.urgent_from.1.clamp(places.start, places.end);
+            let Some(flat) = lane.trouble.next_urgent(from..places.end) else {
+                self.urgent_from = (self.urgent_from.0 + 1, 0);
+                continue;
+            };
+            let covered = run_end(lane, flat);
+            self.urgent_from.1 = covered.unwrap_or(flat.next()).0;
+            if covered.is_none() {
+                return Some(flat);
+            }
+        }
+        None
+    }
+
+    /// Gives a grant for a run at a block. Returns what came of that, if the answer is there.
+    fn give(
         &mut self,
-        places: Range<u64>,
-        (hurry, place): (bool, Place),
+        first: Flat,
+        takes: Takes,
+        want: &Want,
         lanes: &mut Lanes,
         router: &Router,
         cx: &mut Cx<'_>,
-    ) -> bool {
-        let origin = cx.facts.origin_of(Flat(places.start));
-        let era = cx.delta.origins[origin].cuts.destaging().map(|era| (cx.facts.origins[origin].id, era));
-        let Some(next) = self.order.next(&DirtyBlocks(lanes, places, era)) else {
-            self.begin_sweep(cx.now);
-            return false;
-        };
-        let flat = Flat(next);
-        let lane = lanes.at_hand(router.lane_of(flat));
-        let end = if let Some(end) = run_end(lane, flat) {
-            end
-        } else {
-            if hurry || self.passed_over >= PASSED_OVER_MAX || !pass_over(lane, flat) {
-                self.passed_over = 0;
-                let end = run_end_max(flat, place, router, cx);
-                let mut blocks = start_run(lane, flat, end, cx);
-                if blocks == 0 && seal_for_destage(lane, flat, cx) {
-                    blocks = start_run(lane, flat, end, cx);
-                }
-                if blocks > 0 {
-                    self.run_began(place);
-                }
-                Flat(next + u64::from(blocks.max(1)))
-            } else {
-                self.passed_over += 1;
-                Flat(next + 1)
+    ) -> Option<Came> {
+        let (lane, end) = (router.lane_of(first), run_end_max(first, want.place, router, cx));
+        self.grants += 1;
+        let mut grant = Grant { number: self.grants, origin: want.origin, first, end, era: want.era, takes };
+        self.out = Some((grant, want.place));
+        self.run_began(want.place);
+        if cx.facts.planted(Canary::GrantTwice) {
+            grant.end = first.next();
+            lanes.send(lane, Down::Grant(Grant { first: first.next(), end, ..grant }), cx);
+        }
+        match lanes.ask(lane, Down::Grant(grant), cx) {
+            Some(Up::GrantUsed(used)) => self.used(&used),
+            _ => None,
+        }
+    }
+
+    /// A lane tells what it has done with a grant. An answer to another grant than the one that is
+    /// out says nothing.
+    pub(super) fn used(&mut self, used: &Used) -> Option<Came> {
+        let (grant, place) = self.out.take_if(|(grant, _)| grant.number == used.number)?;
+        if used.came != Came::Run {
+            self.runs -= 1;
+            self.far_runs = self.far_runs.saturating_sub(u32::from(place == Place::Far));
+            if self.idle() {
+                (self.busy_since, self.answered) = (None, None);
             }
-        };
-        self.order.taken(end.0);
-        true
+        }
+        if grant.takes != Takes::Urgent {
+            self.order.taken(used.end.0);
+            match used.came {
+                Came::Run | Came::Nothing => self.passed_over = 0,
+                Came::PassedOver => self.passed_over += 1,
+                Came::Covered => {}
+            }
+        }
+        if grant.takes != Takes::Urgent || used.came == Came::Run {
+            self.urgent_from = (0, 0);
+        }
+        Some(used.came)
+    }
+
+    /// Whether a lane has a grant that it has not answered.
+    pub(super) const fn has_grant_out(&self) -> bool {
+        self.out.is_some()
+    }
+
+    /// Runs of lanes, and grants for them: those that are not clean, nor given up.
+    pub(super) fn under_way(&self) -> usize {
+        self.runs as usize + self.written.len() + self.flushing as usize
     }
 }
 
@@ -339,22 +417,22 @@ fn run_end_max(flat: Flat, place: Place, router: &Router, cx: &Cx<'_>) -> Flat {
     if place == Place::Far { end.min(flat + FAR_RUN_BLOCKS_MAX) } else { end }
 }
 
-/// Whether a dirty block was rewritten since the last sweep came by: then it may be again, and is
-/// better left for the next one. (A recency bit as in B. Gill and D. Modha, "WOW: Wise Ordering for
-/// Writes", FAST 2005, for a block instead of a stripe.)
-fn pass_over(lane: &mut Lane, flat: Flat) -> bool {
-    let rewritten = lane.store.is_rewritten(flat);
-    if rewritten {
-        lane.store.forget_rewritten(flat);
-    }
-    rewritten
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// A block that should be destaged is still in an open commit: seal that. Whether it was.
-fn seal_for_destage(lane: &mut Lane, flat: Flat, cx: &mut Cx<'_>) -> bool {
-    let unsealed = to_destage(lane, flat, cx).is_some_and(|version| lane.log.unsealed(version.0));
-    if unsealed {
-        seal(lane, crate::format::Stream::Writes, cx);
+    #[test]
+    fn an_answer_to_a_grant_counts_once() {
+        let mut batches = Batches::new(Time(0));
+        let grant = Grant { number: 7, origin: 0, first: Flat(4), end: Flat(8), era: None, takes: Takes::Any };
+        batches.run_began(Place::Far);
+        batches.out = Some((grant, Place::Far));
+        let answer = |number| Used { number, origin: 0, came: Came::Nothing, end: Flat(5) };
+        assert_eq!(batches.used(&answer(6)), None, "an answer to an earlier grant");
+        assert_eq!((batches.under_way(), batches.has_grant_out()), (1, true));
+        assert_eq!(batches.used(&answer(7)), Some(Came::Nothing));
+        assert_eq!((batches.under_way(), batches.far_runs, batches.has_grant_out()), (0, 0, false));
+        assert_eq!(batches.used(&answer(7)), None, "the same answer once more");
+        assert_eq!(batches.under_way(), 0);
     }
-    unsealed
 }

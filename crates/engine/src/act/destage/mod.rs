@@ -2,7 +2,7 @@
 //! Destage: dirty blocks go to their origin, in runs.
 //!
 //! - `order` says which dirty block is next, and `rate` how many runs may be in flight.
-//! - `run` carries out one run within its lane.
+//! - `grant` lets a lane start one run, and `run` carries that run out within its lane.
 //! - `batches` keeps the runs of an origin and decides when they are flushed.
 //! - `ordered` and `versions` keep the order of FLUSHes, where that is asked for.
 //! - `refusals` decides when an origin that refuses is tried again.
@@ -14,6 +14,7 @@
 
 pub(crate) mod barrier;
 pub(crate) mod batches;
+pub(crate) mod grant;
 pub mod order;
 pub(crate) mod ordered;
 pub(crate) mod rate;

@@ -12,6 +12,7 @@ use crate::cx::Cx;
 use crate::fact::canary::Canary;
 use crate::fact::types::OriginId;
 use crate::format::Entry;
+use crate::lane::Lane;
 use crate::lanes::Lanes;
 use crate::organ::down::Down;
 use crate::organ::waiter::{Wait, Waiter};
@@ -28,16 +29,20 @@ pub(super) fn order_step(origin: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         && !stopping
         && let Some(era) = cuts.take_note()
     {
-        let first = lanes.at_hand(0);
-        first.log.note(Note::Entry(Entry::Sent { origin: id, era }));
-        let wait = first.await_durable(Waiter::Sent(id), cx);
-        debug_assert_ne!(wait, Wait::Durable, "a noted entry is not durable yet");
+        lanes.send(0, Down::NoteSent { origin: id, era }, cx);
     }
     let early = cx.facts.planted(Canary::EraEarly);
     cx.delta.origins[origin].cuts.choose(oldest, log_counts && !early);
     if news && !log_counts {
         lanes.send_all(|| Down::ErasSent, cx);
     }
+}
+
+/// The log is to say which eras are on the origin.
+pub(crate) fn note_sent(lane: &mut Lane, origin: OriginId, era: u64, cx: &mut Cx<'_>) {
+    lane.log.note(Note::Entry(Entry::Sent { origin, era }));
+    let wait = lane.await_durable(Waiter::Sent(origin), cx);
+    debug_assert_ne!(wait, Wait::Durable, "a noted entry is not durable yet");
 }
 
 /// The log says durably which eras are on the origin: what waited for them goes on.

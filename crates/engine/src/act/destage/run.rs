@@ -31,6 +31,7 @@ use crate::fact::types::BLOCK_BYTES;
 use crate::format::NO_SLOT;
 use crate::lane::Lane;
 use crate::organ::flying::LaneIo;
+use crate::organ::grant::Grant;
 use crate::organ::index::{Flat, Found};
 use crate::organ::trouble::Finding;
 use crate::organ::up::Up;
@@ -56,14 +57,13 @@ pub(crate) fn run_end(lane: &Lane, flat: Flat) -> Option<Flat> {
 }
 
 /// The version of a block that is to be destaged, if there is one: slot and checksum. In order it
-/// is the one that the era at hand needs.
-pub(crate) fn to_destage(lane: &Lane, flat: Flat, cx: &Cx<'_>) -> Option<(u32, u32)> {
+/// is the one that this era needs.
+pub(crate) fn to_destage(lane: &Lane, flat: Flat, era: Option<u64>) -> Option<(u32, u32)> {
     let Some(eras) = &lane.eras else {
         let found = lane.store.get(flat).filter(|found| found.dirty && !lane.trouble.is_lost(flat))?;
         return Some((found.slot, found.checksum));
     };
-    let era = cx.delta.origins[cx.facts.origin_of(flat)].cuts.destaging()?;
-    eras.get(flat, era).map(|version| (version.slot, version.checksum))
+    eras.get(flat, era?).map(|version| (version.slot, version.checksum))
 }
 
 /// The clean version of a block that may bridge a gap.
@@ -74,9 +74,9 @@ fn to_bridge(lane: &Lane, flat: Flat) -> Option<(u32, u32)> {
     (!lane.trouble.is_lost(flat)).then_some((found.slot, found.checksum))
 }
 
-/// The version of a block that can be destaged now, or, if the block is clean, bridged.
-fn destageable(lane: &Lane, flat: Flat, dirty: bool, cx: &Cx<'_>) -> Option<(u32, u32)> {
-    let version = if dirty { to_destage(lane, flat, cx) } else { to_bridge(lane, flat) }?;
+/// A version can be destaged now, if no run has its block.
+fn destageable(lane: &Lane, flat: Flat, version: Option<(u32, u32)>, cx: &Cx<'_>) -> Option<(u32, u32)> {
+    let version = version?;
     // After a failure of the cache device nothing is changed in place any more.
     let sealed = cx.cache_failed() || !lane.log.unsealed(version.0);
     (sealed && run_end(lane, flat).is_none()).then_some(version)
@@ -84,8 +84,8 @@ fn destageable(lane: &Lane, flat: Flat, dirty: bool, cx: &Cx<'_>) -> Option<(u32
 
 /// The clean blocks of the gap at `from`, if all are cached and the dirty block behind the gap can
 /// be in the same run.
-fn bridge(lane: &Lane, from: Flat, end: Flat, room: u64, cx: &Cx<'_>) -> Option<Vec<(u32, u32)>> {
-    let gap = lane.store.next_dirty(from).filter(|next| *next < end)?.0 - from.0;
+fn bridge(lane: &Lane, from: Flat, grant: &Grant, room: u64, cx: &Cx<'_>) -> Option<Vec<(u32, u32)>> {
+    let gap = lane.store.next_dirty(from).filter(|next| *next < grant.end)?.0 - from.0;
     if gap == 0 || gap > GAP_BLOCKS_MAX || gap >= room || cx.cache_failed() {
         return None;
     }
@@ -93,19 +93,20 @@ fn bridge(lane: &Lane, from: Flat, end: Flat, room: u64, cx: &Cx<'_>) -> Option<
     if lane.trouble.breaks_in(from, behind) {
         return None;
     }
-    destageable(lane, behind, true, cx).filter(|_| !lane.trouble.is_alone(behind))?;
-    (from.0..behind.0).map(|flat| destageable(lane, Flat(flat), false, cx)).collect()
+    destageable(lane, behind, to_destage(lane, behind, grant.era), cx).filter(|_| !lane.trouble.is_alone(behind))?;
+    (from.0..behind.0).map(Flat).map(|flat| destageable(lane, flat, to_bridge(lane, flat), cx)).collect()
 }
 
-/// Starts a run at a block. The run goes on as long as the next blocks are dirty too, or can be
-/// bridged, up to `end`. Returns its length; 0 if that block can't be destaged now.
-pub(crate) fn start_run(lane: &mut Lane, first: Flat, end: Flat, cx: &mut Cx<'_>) -> u32 {
+/// Starts the run of a grant. The run goes on as long as the next blocks are dirty too, or can be
+/// bridged. Returns its length; 0 if the first block can't be destaged now.
+pub(crate) fn start_run(lane: &mut Lane, grant: &Grant, cx: &mut Cx<'_>) -> u32 {
+    let &Grant { first, end, era, .. } = grant;
     let mut versions = Vec::new();
     let mut flat = first;
     while flat < end && versions.len() < RUN_BLOCKS_MAX as usize && !(flat > first && lane.trouble.breaks_at(flat)) {
-        let Some(version) = destageable(lane, flat, true, cx) else {
+        let Some(version) = destageable(lane, flat, to_destage(lane, flat, era), cx) else {
             let room = u64::from(RUN_BLOCKS_MAX) - versions.len() as u64;
-            let Some(gap) = bridge(lane, flat, end, room, cx).filter(|_| flat > first) else { break };
+            let Some(gap) = bridge(lane, flat, grant, room, cx).filter(|_| flat > first) else { break };
             flat = Flat(flat.0 + gap.len() as u64);
             versions.extend(gap);
             continue;

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::batches::{Batches, Place};
+use super::batches::{Batches, Place, Round, Step, Want};
 use super::ordered::order_step;
 use super::rate::{Pace, View, pace};
 use super::readers::Credit;
@@ -15,6 +15,7 @@ use crate::cx::Cx;
 use crate::delta::Delta;
 use crate::fact::types::{Destage, Mode, Time};
 use crate::lanes::Lanes;
+use crate::organ::grant::Used;
 use crate::organ::origin::Stage;
 use crate::organ::places;
 use crate::organ::reach::{FAR_RUNS_MAX, RUNS_MAX};
@@ -91,6 +92,16 @@ impl Destager {
 
     pub(crate) fn request_seen(&mut self, now: Time) {
         self.last_request = now;
+    }
+
+    /// A lane tells what it has done with a grant.
+    pub(crate) fn grant_used(&mut self, used: &Used) {
+        self.origins[used.origin].used(used);
+    }
+
+    /// Runs that lanes have, by the coordinator's count, while no message is on its way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.origins.iter().map(Batches::under_way).sum()
     }
 
     pub(crate) fn run_written(&mut self, origin: usize, lane: usize, run: usize, blocks: u32, now: Time) {
@@ -209,8 +220,11 @@ impl Destager {
         }
         let batch = pace.map_or(0, |pace| pace.batch_ns / self.origins[origin].ns_per_run);
         let batch = batch.clamp(BATCH_RUNS_MIN, BATCH_RUNS_MAX) as u32;
-        if let Some(pace) = pace {
-            self.start_runs(origin, pace, (batch, blocks), lanes, router, cx);
+        match pace {
+            // The round goes on when the lane has answered.
+            Some(_) if self.origins[origin].has_grant_out() => {}
+            Some(pace) => self.start_runs(origin, pace, (batch, blocks), lanes, router, cx),
+            None => self.origins[origin].round = Round::default(),
         }
         // The next era waits for the flush.
         let pressed = pace.is_some_and(|pace| pace.pressed)
@@ -311,12 +325,11 @@ impl Destager {
             }
         }
         batches.resume_at = None;
-        let (mut tries, mut sweeps_ended) = (0, 0);
         // With nothing in flight nobody would come back here. Then all is looked at, from the place
         // of the sweep to its end, and once more from the start.
         while let Some(place) = self.place(origin, pace, cx)
             && self.origins[origin].has_room(batch, blocks)
-            && (tries < TRIES_PER_STEP || self.origins[origin].idle())
+            && (self.origins[origin].round.tries < TRIES_PER_STEP || self.origins[origin].idle())
         {
             let earned = self.credit.allows(&cx.delta.cache_reads, (cx.delta.dirty(), cx.facts.dirty_limit), cx.now);
             let batches = &mut self.origins[origin];
@@ -332,18 +345,22 @@ impl Destager {
                 }
                 _ => {}
             }
-            tries += 1;
+            batches.round.tries += 1;
             let places = cx.facts.origins[origin].places();
-            // In order nothing goes before its turn.
-            if (is_ordered(cx) || !batches.start_urgent(&places, place, lanes, router, cx))
-                && !batches.start_next(places, (pace.hurry || is_ordered(cx), place), lanes, router, cx)
-            {
-                sweeps_ended += 1;
-                if !batches.idle() || sweeps_ended == 2 {
-                    break;
+            let (ordered, era) = (is_ordered(cx), cx.delta.origins[origin].cuts.destaging());
+            let want = Want { origin, places, place, hurry: pace.hurry, ordered, era };
+            match batches.start_one(&want, lanes, router, cx) {
+                Step::Asked => return batches.note_began(cx.now),
+                Step::Tried => {}
+                Step::SweepEnded => {
+                    batches.round.sweeps_ended += 1;
+                    if !batches.idle() || batches.round.sweeps_ended == 2 {
+                        break;
+                    }
                 }
             }
         }
+        self.origins[origin].round = Round::default();
         self.origins[origin].note_began(cx.now);
     }
 }

@@ -9,6 +9,7 @@
 //! promise begins when that era is on the origin.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::act::destage::versions::{is_held, version_over};
@@ -17,6 +18,7 @@ use crate::fact::types::{Key, OriginId};
 use crate::format::EraEntry;
 use crate::lane::Lane;
 use crate::lanes::Lanes;
+use crate::organ::down::Down;
 use crate::organ::eras::{Eras, Version};
 use crate::organ::index::Flat;
 
@@ -142,14 +144,17 @@ pub(crate) fn open_eras(lanes: &mut Lanes, cx: &mut Cx<'_>) {
         cx.delta.origins[origin].cuts.open(cx.now);
         sent.insert(record.id, cx.delta.origins[origin].cuts.sent());
     }
-    for lane in 0..lanes.len() {
-        let lane = lanes.at_hand(lane);
-        let all: Vec<_> = lane.eras.iter().flat_map(|eras| eras.all()).collect();
-        for (flat, era, version) in all {
-            let over = sent.get(&cx.facts.key(flat).origin).is_some_and(|sent| era < *sent);
-            if over && is_held(lane, flat, version.slot) {
-                version_over(lane, flat, version.slot, cx);
-            }
+    let sent = Arc::new(sent);
+    lanes.send_all(|| Down::OpenEras { sent: Arc::clone(&sent) }, cx);
+}
+
+/// Forgets versions of eras that are on their origins.
+pub(crate) fn forget_sent(lane: &mut Lane, sent: &BTreeMap<OriginId, u64>, cx: &mut Cx<'_>) {
+    let all: Vec<_> = lane.eras.iter().flat_map(|eras| eras.all()).collect();
+    for (flat, era, version) in all {
+        let over = sent.get(&cx.facts.key(flat).origin).is_some_and(|sent| era < *sent);
+        if over && is_held(lane, flat, version.slot) {
+            version_over(lane, flat, version.slot, cx);
         }
     }
 }

@@ -3,8 +3,10 @@
 
 use alloc::vec::Vec;
 
+use crate::cx::Cx;
 use crate::fact::types::Time;
 use crate::organ::index::Flat;
+use crate::organ::members::MembersState;
 
 /// The first pause before blocks that couldn't be read are tried again. Pauses double: 1, 2, 4 and
 /// 8 s. A device that was reset is back by then.
@@ -26,8 +28,49 @@ pub(super) enum SyncPhase {
     Done,
 }
 
+/// The coordinator's part in filling a new mirror: which filling it is, and what lanes tell of its
+/// end.
+#[derive(Default)]
+pub(crate) struct Filling {
+    number: u64,
+    /// Lanes were told that all are done, and so many have answered.
+    ending: Option<usize>,
+    /// Dirty blocks that the new member lacks.
+    lacking: u64,
+}
+
+impl Filling {
+    /// A filling begins. Returns its number.
+    pub(super) const fn begin(&mut self) -> u64 {
+        *self = Self { number: self.number + 1, ending: None, lacking: 0 };
+        self.number
+    }
+
+    /// The number of the filling that began last.
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// All lanes are done. Returns whether that is news.
+    pub(super) fn ends(&mut self) -> bool {
+        self.ending.replace(self.ending.unwrap_or(0)).is_none()
+    }
+
+    /// A lane has ended its part, or has given up. With the last one the new member is full.
+    pub(crate) fn filled(&mut self, number: u64, lacking: Option<u64>, lanes: usize, cx: &mut Cx<'_>) {
+        let at_hand = number == self.number && cx.delta.members.state == MembersState::Syncing;
+        let Some(lacking) = lacking.filter(|_| at_hand) else { return };
+        let Some(told) = &mut self.ending else { return };
+        (*told, self.lacking) = (*told + 1, self.lacking + lacking);
+        if *told == lanes {
+            cx.delta.members.new_one_is_full(self.lacking);
+        }
+    }
+}
+
 /// A lane's part in filling a new mirror.
 pub(crate) struct Sync {
+    number: u64,
     pub(super) phase: SyncPhase,
     pub(super) next: Flat,
     pub(super) flying: u32,
@@ -48,11 +91,12 @@ pub(crate) struct Sync {
 }
 
 impl Sync {
-    pub(super) const fn new(of: u64) -> Self {
+    pub(super) const fn new(number: u64, of: u64, flying: u32) -> Self {
         Self {
+            number,
             phase: SyncPhase::Waiting,
             next: Flat(0),
-            flying: 0,
+            flying,
             copied: 0,
             of,
             tries: 0,
@@ -63,6 +107,11 @@ impl Sync {
             give_up_at: None,
             eras: Vec::new(),
         }
+    }
+
+    /// Whether the lane has done its part of this filling.
+    pub(super) fn is_done(&self, number: u64) -> bool {
+        self.number == number && self.phase == SyncPhase::Done
     }
 
     /// When blocks that couldn't be read are to be tried again.

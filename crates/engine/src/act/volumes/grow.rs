@@ -45,7 +45,7 @@ pub(super) fn begin_growing(
 /// Has the table written of each volume that there is room for.
 pub(super) fn go_on_growing(coordinator: &mut Coordinator, lanes: &mut Lanes, turn: &mut Turn<'_>) {
     for mut growing in core::mem::take(&mut coordinator.volumes.growing) {
-        let is_there = if growing.is_told { Ok(true) } else { has_room(coordinator, &growing, lanes, turn.facts) };
+        let is_there = if growing.is_told { Ok(true) } else { has_room(coordinator, &growing, lanes, turn) };
         let id = turn.facts.origins[growing.origin].id;
         match is_there {
             Ok(true) if !growing.is_told => {
@@ -71,17 +71,17 @@ pub(super) fn go_on_growing(coordinator: &mut Coordinator, lanes: &mut Lanes, tu
 
 /// Whether there is room for a volume's new places. Else it is waited for, but for an error.
 fn has_room(
-    coordinator: &Coordinator,
+    coordinator: &mut Coordinator,
     growing: &Growing,
     lanes: &mut Lanes,
-    facts: &Facts,
+    turn: &mut Turn<'_>,
 ) -> Result<bool, VolumeError> {
-    let base = facts.origins[growing.origin].base.0;
+    let base = turn.facts.origins[growing.origin].base.0;
     let end = base.saturating_add(coordinator.router.span_of(growing.size_bytes.div_ceil(BLOCK_BYTES)));
-    match facts.origins.get(growing.origin + 1) {
+    match turn.facts.origins.get(growing.origin + 1) {
         Some(next) if end > next.base.0 => Err(VolumeError::NoRoomBehind),
         Some(_) => Ok(true),
-        None => make_room(end, lanes).map_err(|()| VolumeError::NoPlace),
+        None => make_room(&mut coordinator.volumes, end, lanes, &mut turn.cx()).map_err(|()| VolumeError::NoPlace),
     }
 }
 

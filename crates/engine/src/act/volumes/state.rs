@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::fact::volume::NewVolume;
+use crate::organ::up::Room;
 
 /// Changes of volumes that take some time.
 #[derive(Default)]
@@ -12,6 +13,9 @@ pub(crate) struct Volumes {
     pub(super) coming: Vec<(u64, NewVolume)>,
     pub(super) leaving: Vec<Leaving>,
     pub(super) growing: Vec<Growing>,
+    /// Lanes have room in their index for so many keys, and make room for more.
+    pub(super) wide: u64,
+    pub(super) widening: Option<Widening>,
 }
 
 impl Volumes {
@@ -52,11 +56,42 @@ pub(super) struct Growing {
 pub(super) struct Leaving {
     pub(super) ticket: u64,
     pub(super) origin: usize,
-    /// The table without it is durable, and its blocks have left the index.
-    pub(super) is_dropped: bool,
+    /// The table without it is durable, and so many lanes still have its blocks in their index.
+    pub(super) lanes_left: Option<usize>,
+}
+
+/// Lanes make room in their index.
+pub(super) struct Widening {
+    /// The number of keys that there is to be room for.
+    pub(super) keys: u64,
+    /// The number of lanes that have not told the end of that.
+    pub(super) lanes_left: usize,
+    /// An index can't be that wide.
+    pub(super) never: bool,
 }
 
 impl Volumes {
+    /// All lanes are to forget the blocks of a volume.
+    pub(super) fn forget_begins(&mut self, origin: usize, lanes: usize) {
+        if let Some(leaving) = self.leaving.iter_mut().find(|leaving| leaving.origin == origin) {
+            leaving.lanes_left = Some(lanes);
+        }
+    }
+
+    /// A lane has forgotten the blocks of a volume.
+    pub(crate) fn forgotten(&mut self, origin: usize) {
+        if let Some(leaving) = self.leaving.iter_mut().find(|leaving| leaving.origin == origin) {
+            leaving.lanes_left = leaving.lanes_left.map(|left| left.saturating_sub(1));
+        }
+    }
+
+    /// A lane tells of its room for so many keys.
+    pub(crate) fn widened(&mut self, keys: u64, room: Room) {
+        let Some(it) = self.widening.as_mut().filter(|it| it.keys == keys) else { return };
+        it.lanes_left = it.lanes_left.saturating_sub(usize::from(room != Room::Later));
+        it.never |= room == Room::Never;
+    }
+
     /// Whether nothing is under way.
     pub(crate) const fn idle(&self) -> bool {
         self.coming.is_empty() && self.leaving.is_empty() && self.growing.is_empty()
