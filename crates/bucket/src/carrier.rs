@@ -26,8 +26,21 @@ pub struct Back {
     pub token: Token,
     /// Its object, for messages.
     pub name: String,
+    /// The kind of the request.
+    pub kind: Kind,
     /// The store's answer.
     pub answer: Result<Answer, Fault>,
+}
+
+/// The kind of a request. A store may refuse one kind and not another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Fetch or list.
+    Get,
+    /// Store.
+    Put,
+    /// Delete.
+    Delete,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +64,7 @@ impl Shared {
 }
 
 /// Called when there is an answer, by the thread that has it.
-pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// Carries requests.
 #[derive(Debug)]
@@ -66,7 +79,7 @@ impl Carrier {
     ///
     /// # Errors
     /// If the kernel has no threads.
-    pub fn new(place: &Place, wake: Option<Arc<dyn Fn() + Send + Sync>>) -> std::io::Result<Self> {
+    pub fn new(place: &Place, wake: Option<Wake>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let (give, answers) = channel();
         let mut carrier = Self { shared: Arc::clone(&shared), answers, threads: Vec::new() };
@@ -94,6 +107,11 @@ impl Carrier {
         queue.jobs.insert(key, effect);
         drop(queue);
         self.shared.changed.notify_one();
+    }
+
+    /// Ends without waiting for the requests under way. The store may still carry them out.
+    pub fn abandon(mut self) {
+        self.threads.clear();
     }
 
     /// An answer, if there is one.
@@ -174,12 +192,12 @@ impl Worker {
             Effect::Put { token, name, body, create, .. } => {
                 let name = self.place.name(name);
                 let answer = store.put(&name, &body, create).map(|()| Answer::Done);
-                Back { token, name, answer }
+                Back { token, name, kind: Kind::Put, answer }
             }
             Effect::Get { token, key, range, .. } => {
                 let name = self.place.key(&key);
                 let answer = store.get(&name, range).map(Answer::Bytes);
-                Back { token, name, answer }
+                Back { token, name, kind: Kind::Get, answer }
             }
             Effect::List { token, .. } => {
                 let name = format!("{}/manifest/", self.place.prefix());
@@ -189,16 +207,16 @@ impl Worker {
                 };
                 let listed = store.list(&name);
                 let numbers = listed.map(|all| Answer::Numbers(all.iter().filter_map(|it| number(&it.name)).collect()));
-                Back { token, name, answer: numbers }
+                Back { token, name, kind: Kind::Get, answer: numbers }
             }
             Effect::Delete { token, name, .. } => {
                 let name = self.place.name(name);
                 let answer = store.delete(&name).map(|()| Answer::Done);
-                Back { token, name, answer }
+                Back { token, name, kind: Kind::Delete, answer }
             }
             Effect::Told { ticket, .. } => {
                 debug_assert!(false, "bug: what is told is not the store's");
-                Back { token: ticket, name: String::new(), answer: Ok(Answer::Done) }
+                Back { token: ticket, name: String::new(), kind: Kind::Get, answer: Ok(Answer::Done) }
             }
         }
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An object store on the network, by the crate `object_store`: S3, and what speaks its protocol.
+//! An object store on the network, by the crate `object_store`: S3 and what speaks its protocol,
+//! Google's, Azure's.
 //!
 //! A thread of this file drives all connections to the store. The carrier's threads wait for it.
-//! Credentials come from where the ecosystem has them: the environment (`AWS_...`), the roles of
-//! instances and containers, and files of web identities.
+//! Credentials come from where the ecosystem has them: the environment (`AWS_...`, `GOOGLE_...`,
+//! `AZURE_...`), the roles of instances and containers, and files of web identities.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -11,6 +12,8 @@ use std::time::Duration;
 use flashfront_object::Fault;
 use futures_util::TryStreamExt;
 use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
 use object_store::{
     BackoffConfig, ClientOptions, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
@@ -32,6 +35,14 @@ static RUNTIME: LazyLock<Option<tokio::runtime::Handle>> = LazyLock::new(|| {
     Some(handle)
 });
 
+/// A kind of store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    S3,
+    Google,
+    Azure,
+}
+
 /// A bucket.
 #[derive(Debug)]
 pub(crate) struct Cloud {
@@ -41,7 +52,7 @@ pub(crate) struct Cloud {
 
 impl Cloud {
     /// Finds credentials and settings. Nothing is asked for yet.
-    pub(crate) fn s3(bucket: &str) -> Result<Self, String> {
+    pub(crate) fn new(kind: Kind, bucket: &str) -> Result<Self, String> {
         // The second to come finds it installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = RUNTIME.clone().ok_or("the kernel has no thread for it")?;
@@ -51,13 +62,21 @@ impl Cloud {
         let plain = ["AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_ENDPOINT_URL_S3"]
             .iter()
             .any(|name| std::env::var(name).is_ok_and(|url| url.starts_with("http://")));
-        let store = AmazonS3Builder::from_env()
-            .with_bucket_name(bucket)
-            .with_retry(retry)
-            .with_client_options(client.with_allow_http(plain))
-            .build()
-            .map_err(|error| error.to_string())?;
-        Ok(Self { store: Arc::new(store), runtime })
+        let store: object_store::Result<Arc<dyn ObjectStore>> = match kind {
+            Kind::S3 => {
+                let builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);
+                builder.with_client_options(client.with_allow_http(plain)).build().map(|it| Arc::new(it) as _)
+            }
+            Kind::Google => {
+                let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket).with_retry(retry);
+                builder.with_client_options(client).build().map(|it| Arc::new(it) as _)
+            }
+            Kind::Azure => {
+                let builder = MicrosoftAzureBuilder::from_env().with_container_name(bucket).with_retry(retry);
+                builder.with_client_options(client).build().map(|it| Arc::new(it) as _)
+            }
+        };
+        Ok(Self { store: store.map_err(|error| one_line(&error))?, runtime })
     }
 
     /// Does a request in the thread of the connections, and waits for it.

@@ -17,7 +17,7 @@ mod store;
 mod survey;
 mod this;
 
-pub use carrier::{Back, Carrier};
+pub use carrier::{Back, Carrier, Kind, Wake};
 pub use error::Error;
 pub use offline::{clone, create, forget, snapshot, store_is_fit};
 pub use place::{Place, is_url};

@@ -24,7 +24,7 @@ pub struct Place {
 /// Whether a text is the URL of a volume in an object store.
 #[must_use]
 pub fn is_url(text: &str) -> bool {
-    ["file://", "s3://"].iter().any(|scheme| text.starts_with(scheme))
+    ["file://", "s3://", "gs://", "az://"].iter().any(|scheme| text.starts_with(scheme))
 }
 
 impl Place {
@@ -54,18 +54,18 @@ impl Place {
                 let store = Arc::new(Folder::new(Path::new("/")));
                 Ok(Self { url: format!("file:///{path}"), bucket: "file".to_owned(), prefix: path.to_owned(), store })
             }
-            "s3" => {
+            "s3" | "gs" | "az" => {
                 let (bucket, prefix) = rest.split_once('/').ok_or_else(|| {
                     wrong(
                         "it names a bucket and no volume in it",
-                        "write s3://BUCKET/NAME: all its objects begin with NAME/",
+                        "write SCHEME://BUCKET/NAME: all its objects begin with NAME/",
                     )
                 })?;
                 if bucket.is_empty() {
-                    return Err(wrong("it names no bucket", "write s3://BUCKET/NAME"));
+                    return Err(wrong("it names no bucket", "write SCHEME://BUCKET/NAME"));
                 }
-                let (store, url) = (s3(bucket, url)?, format!("s3://{rest}"));
-                Ok(Self { url, bucket: format!("s3://{bucket}"), prefix: prefix.to_owned(), store })
+                let (store, url) = (cloud(scheme, bucket, url)?, format!("{scheme}://{rest}"));
+                Ok(Self { url, bucket: format!("{scheme}://{bucket}"), prefix: prefix.to_owned(), store })
             }
             _ => Err(wrong("its scheme is not known", SCHEMES)),
         }
@@ -128,18 +128,23 @@ fn shown(url: &str) -> String {
     }
 }
 
-const SCHEMES: &str = "write file:///the/whole/path or s3://BUCKET/NAME";
+const SCHEMES: &str = "write file:///the/whole/path, s3://BUCKET/NAME, gs://BUCKET/NAME or az://CONTAINER/NAME";
 
 #[cfg(feature = "s3")]
-fn s3(bucket: &str, url: &str) -> Result<Arc<dyn Store>, Error> {
-    let made = crate::cloud::Cloud::s3(bucket);
-    let todo = "set what it misses in the environment (AWS_REGION, AWS_ENDPOINT_URL and others)";
+fn cloud(scheme: &str, bucket: &str, url: &str) -> Result<Arc<dyn Store>, Error> {
+    use crate::cloud::{Cloud, Kind};
+    let (kind, todo) = match scheme {
+        "gs" => (Kind::Google, "set what it misses in the environment (GOOGLE_APPLICATION_CREDENTIALS and others)"),
+        "az" => (Kind::Azure, "set what it misses in the environment (AZURE_STORAGE_ACCOUNT_NAME and others)"),
+        _ => (Kind::S3, "set what it misses in the environment (AWS_REGION, AWS_ENDPOINT_URL and others)"),
+    };
+    let made = Cloud::new(kind, bucket);
     Ok(Arc::new(made.map_err(|what| Error::Url { url: url.to_owned(), what, todo })?))
 }
 
 #[cfg(not(feature = "s3"))]
-fn s3(_: &str, url: &str) -> Result<Arc<dyn Store>, Error> {
-    let what = "this program was built without S3".to_owned();
+fn cloud(_: &str, _: &str, url: &str) -> Result<Arc<dyn Store>, Error> {
+    let what = "this program was built without object stores of the network".to_owned();
     Err(Error::Url { url: url.to_owned(), what, todo: "build it with the feature `s3`" })
 }
 
@@ -158,6 +163,8 @@ mod tests {
             ("file:///", "absolute"),
             ("file:///a/../b", "`..`"),
             ("s3://bucket", "no volume"),
+            ("gs://bucket", "no volume"),
+            ("az://container/", "no volume"),
             ("s3://key:secret@bucket/a", "never part of a URL"),
             ("ftp://a/b", "not known"),
             ("nothing", "no scheme"),

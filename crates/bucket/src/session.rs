@@ -9,7 +9,7 @@ use flashfront_object::{
     Answer, Effect, Fault, Mode, Opening, Options, SECTOR_BYTES, Snapshot, Ticket, Told, Trouble, Volume, WriteFault,
 };
 
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, Wake};
 use crate::error::Error;
 use crate::place::Place;
 
@@ -66,9 +66,17 @@ impl Session {
     /// # Errors
     /// [`Error`].
     pub fn open(place: &Place, mode: Mode, options: Options) -> Result<Self, Error> {
+        Self::open_with(place, mode, options, None)
+    }
+
+    /// Opens a volume. `wake` is called when an answer of the store has come.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn open_with(place: &Place, mode: Mode, options: Options, wake: Option<Wake>) -> Result<Self, Error> {
         let url = place.to_string();
         let failed = |error: std::io::Error| Error::Away { url: url.clone(), seconds: 0, what: error.to_string() };
-        let carrier = Carrier::new(place, None).map_err(failed)?;
+        let carrier = Carrier::new(place, wake).map_err(failed)?;
         let (mut fx, mut faults) = (Vec::new(), Faults::default());
         let mut opening = Opening::new(mode, options, &mut fx);
         loop {
@@ -93,6 +101,12 @@ impl Session {
     #[must_use]
     pub fn into_volume(self) -> Volume {
         *self.volume
+    }
+
+    /// Takes it apart. Nothing must be under way.
+    #[must_use]
+    pub fn into_parts(self) -> (Box<Volume>, Carrier) {
+        (self.volume, self.carrier)
     }
 
     /// Where it is.

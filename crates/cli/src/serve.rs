@@ -68,8 +68,8 @@ pub(crate) struct Serve {
     /// is complete. With --config the file's mirror is left alone.
     #[arg(long, conflicts_with_all = ["mirror", "without_cache"])]
     without_mirror: bool,
-    /// The origin of the cache's only volume, if it is elsewhere now: a path, or the URI of an NBD
-    /// export.
+    /// The origin of the cache's only volume, if it is elsewhere now. That is a path, the URI of an
+    /// NBD export, or the URL of a volume in an object store.
     #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "print_config", "cache"])]
     origin: Option<PathBuf>,
     /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT; may be given several times.
@@ -125,6 +125,10 @@ pub(crate) struct Serve {
     /// is kept.
     #[arg(long)]
     accept_changed_origin: bool,
+    /// Take volumes in object stores over from the host that has them open, or died with them open.
+    /// What it has not sent to the store is lost to the volume.
+    #[arg(long)]
+    take_over: bool,
     /// Serve the origin although its cache device is missing: in mode passthrough, at the origin's
     /// speed.
     ///
@@ -157,7 +161,8 @@ pub(crate) struct Serve {
     #[arg(long, value_parser = choice::durability())]
     durability: Option<Durability>,
     /// In which order dirty data goes to its origin. With `ordered` the origin alone is at every
-    /// moment what it was at an earlier FLUSH, as a disk after a power cut [default: free].
+    /// moment what it was at an earlier FLUSH, as a disk after a power cut. The default is `free`,
+    /// or `ordered` if an origin is in an object store.
     #[arg(long, value_parser = choice::destage())]
     destage: Option<Destage>,
     /// Data should not stay dirty longer than this; from half of it on destage hurries [default:
@@ -323,6 +328,7 @@ impl Serve {
             None => {}
         }
         config.accept_changed_origin = self.accept_changed_origin;
+        config.take_over = self.take_over;
         config.mirror = self.mirror.or(config.mirror);
         config.disposable_cache = self.disposable_cache.map(Disposable::of_flag).or(config.disposable_cache);
         if let Some(timeout) = self.device_timeout {
@@ -342,7 +348,7 @@ impl Serve {
         policy.sequential_bypass = self.sequential_bypass.unwrap_or(policy.sequential_bypass);
         policy.read_around = self.read_around.unwrap_or(policy.read_around);
         policy.durability = self.durability.unwrap_or(policy.durability);
-        policy.destage = self.destage.unwrap_or(policy.destage);
+        policy.destage = self.destage.or(policy.destage);
         policy.max_dirty_age = self.max_dirty_age.unwrap_or(policy.max_dirty_age);
         if let Some(name) = self.policy {
             policy.name = name;

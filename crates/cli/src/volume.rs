@@ -107,7 +107,8 @@ struct Add {
     /// The name by which clients choose it.
     #[arg(long)]
     name: String,
-    /// The origin: a block device, a file, or the URI of an NBD export.
+    /// The origin: a block device, a file, the URI of an NBD export, or the URL of a volume in an
+    /// object store.
     #[arg(long, value_name = "PATH")]
     origin: PathBuf,
     /// How writes are treated.

@@ -331,6 +331,11 @@ impl Coordinator {
                 turn.change().dirty_limit = limit;
             }
             Control::SetSequentialBypass { bytes } => turn.change().options.sequential_bypass_bytes = bytes,
+            Control::RefuseWrites { origin } => {
+                if let Some(place) = turn.facts.place_of(origin) {
+                    turn.change().origins[place].read_only = true;
+                }
+            }
             Control::Drain(on) => turn.change().draining = on,
             Control::GoOn { drop_clean } => turn.change().options.drop_clean |= drop_clean,
             Control::Stop => give_up(self, turn),
@@ -366,6 +371,7 @@ impl Coordinator {
             | Control::SetMode { .. }
             | Control::Volume { .. }
             | Control::SetDirtyLimit { .. }
+            | Control::RefuseWrites { .. }
             | Control::SetSequentialBypass { .. } => {}
         }
     }

@@ -81,6 +81,14 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// Returns the number of the newest object that it names. It tells the content of one state
+    /// from that of all others: whoever changes the content makes a new object.
+    #[must_use]
+    pub fn newest(&self) -> Stamp {
+        let checkpoint = self.checkpoint.map(|it| it.stamp);
+        self.tail.last().map(|it| it.stamp).or(checkpoint).unwrap_or_default()
+    }
+
     /// The first manifest of an empty volume.
     #[must_use]
     pub fn first(volume: [u8; 16], writer: [u8; 16], sectors: u64, written: u64, host: &str) -> Self {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 /// The number of an object with data or a checkpoint. No two writers use the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp {
     /// The opening.
     pub epoch: u32,

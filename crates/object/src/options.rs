@@ -45,6 +45,8 @@ pub struct Unsent {
     /// Number of the oldest batch among them, of those since the opening. Whoever has a clock can
     /// note when it first saw the number.
     pub oldest: u64,
+    /// Number of the batch that the next write goes to.
+    pub open: u64,
 }
 
 /// How much a volume holds.

@@ -147,7 +147,8 @@ impl Volume {
     #[must_use]
     pub fn unsent(&self) -> Unsent {
         let queued: usize = self.state.queue.iter().map(|it| it.body.len()).sum();
-        Unsent { bytes: (queued + self.state.batch.bytes()) as u64, oldest: self.state.popped }
+        let (oldest, queue) = (self.state.popped, self.state.queue.len() as u64);
+        Unsent { bytes: (queued + self.state.batch.bytes()) as u64, oldest, open: oldest + queue }
     }
 
     /// Whether requests to the store are under way that change something.
@@ -181,6 +182,11 @@ impl Volume {
     #[must_use]
     pub fn retired(&self) -> &[Retired] {
         self.state.table.retired()
+    }
+
+    /// Cuts a range into parts with and without content: sectors, and whether there is content.
+    pub fn parts(&self, start: u64, sectors: u64) -> impl Iterator<Item = (u64, bool)> {
+        self.state.map.pieces(start, sectors).into_iter().map(|it| (it.sectors, it.extent.is_some()))
     }
 
     /// The ranges with content: first sector and sectors, in order.

@@ -119,6 +119,10 @@ pub struct Config {
     /// in a file it would decide about changes that are still to come.
     #[serde(skip)]
     pub accept_changed_origin: bool,
+    /// Take volumes in object stores over from the hosts that have them open. A flag only, for the
+    /// same reason.
+    #[serde(skip)]
+    pub take_over: bool,
     /// Serve the origins without a cache device; `cache` is not used then. A flag only, for the
     /// same reason.
     #[serde(skip)]
@@ -199,6 +203,12 @@ impl Volume {
     pub fn new(name: &str, origin: PathBuf) -> Self {
         Self { id: OriginId(0), name: name.to_owned(), origin, mode: None, read_only: None, device_timeout: None }
     }
+
+    /// Whether its origin is in an object store.
+    #[must_use]
+    pub fn is_in_store(&self) -> bool {
+        flashfront_device::real::is_in_store(&self.origin)
+    }
 }
 
 /// The files for TLS, in nbdkit's words.
@@ -232,9 +242,9 @@ pub struct Policy {
     pub durability: Durability,
     /// Data should not stay dirty longer than this; from half of it on destage hurries.
     pub max_dirty_age: Age,
-    /// In which order dirty data goes to its origin.
+    /// In which order dirty data goes to its origin; `None`: as the origins want it.
     #[serde(with = "names::destage")]
-    pub destage: Destage,
+    pub destage: Option<Destage>,
 }
 
 impl Default for Policy {
@@ -247,7 +257,7 @@ impl Default for Policy {
             read_around: Size(64 << 10),
             durability: Durability::Flush,
             max_dirty_age: Age(std::time::Duration::from_secs(600)),
-            destage: Destage::Free,
+            destage: None,
         }
     }
 }
@@ -256,6 +266,14 @@ impl Config {
     /// This configuration with other volumes: those that the cache has.
     pub(crate) fn with_volumes(&self, volumes: &[Volume]) -> Self {
         Self { volumes: volumes.to_vec(), ..self.clone() }
+    }
+
+    /// In which order dirty data goes to its origin. A volume in an object store is there to
+    /// survive this machine, and only the order of FLUSHes leaves something that can be used.
+    #[must_use]
+    pub fn destage(&self) -> Destage {
+        let in_store = self.volumes.iter().any(Volume::is_in_store);
+        self.policy.destage.unwrap_or(if in_store { Destage::Ordered } else { Destage::Free })
     }
 
     /// The volume of an origin.
@@ -286,6 +304,7 @@ impl Config {
             lane_threads: threads(),
             log_level: LogLevel::default(),
             accept_changed_origin: false,
+            take_over: false,
             without_cache: false,
             accept_missing_dirty_data: false,
             volumes: Vec::new(),

@@ -56,6 +56,14 @@ fn hangs(report: &StatusReport, registry: &mut Registry) {
     for volume in &report.volumes {
         away.get_or_create(&[("volume", volume.name.clone())]).set(i64::from(volume.origin_state == "away"));
     }
+    let fenced = Family::<[(&str, String); 1], Gauge>::default();
+    let unsent = Family::<[(&str, String); 1], Gauge>::default();
+    for volume in &report.volumes {
+        fenced.get_or_create(&[("volume", volume.name.clone())]).set(i64::from(volume.fenced));
+        unsent.get_or_create(&[("volume", volume.name.clone())]).set(signed(volume.unsent_bytes));
+    }
+    registry.register("volume_origin_fenced", "1 once another writer has opened the origin", fenced);
+    registry.register("volume_unsent_bytes", "Bytes that clients have written and the origin alone lacks", unsent);
     registry.register("volume_origin_away", "1 while the connection to the origin's server is lost", away);
     registry.register("volume_origin_hanging_ios", "I/Os that the volume's origin did not answer in time", origins);
 }

@@ -47,10 +47,29 @@ impl AllOriginErrors {
     }
 }
 
-/// Advises about an error of an origin, which is a device or a file of this machine, or the export
-/// of a server.
-pub(crate) const fn advice(error: DeviceError, is_export: bool) -> &'static str {
+/// Where an origin is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Site {
+    /// A device or a file of this machine.
+    Here,
+    /// The export of an NBD server.
+    Server,
+    /// A volume in an object store.
+    Store,
+}
+
+/// Advises about an error of an origin.
+pub(crate) fn advice(error: DeviceError, site: Site) -> &'static str {
+    let is_export = site == Site::Server;
     match error {
+        DeviceError::ReadOnly if site == Site::Store => {
+            "another writer has opened the volume, or this daemon may not write it: `status` says who"
+        }
+        DeviceError::Unsupported if site == Site::Store => "the object store does not know this operation",
+        DeviceError::Io | DeviceError::NoSpace if site == Site::Store => "see `flashfront object check URL --data`",
+        DeviceError::Gone | DeviceError::TimedOut if site == Site::Store => {
+            "see whether the store can be reached (flashfront object info URL); it is used again when it answers"
+        }
         DeviceError::Io if is_export => "look for it in the log of the NBD server, and in that of its machine",
         DeviceError::NoSpace if is_export => "make room where the NBD server keeps the export",
         DeviceError::ReadOnly if is_export => {
@@ -89,8 +108,9 @@ mod tests {
     fn nobody_looks_for_an_error_of_a_server_in_this_machines_log() {
         use DeviceError::{Gone, Io, NoSpace, ReadOnly, TimedOut, Unsupported};
         for error in [Io, NoSpace, ReadOnly, Unsupported, Gone, TimedOut] {
-            let said = advice(error, true);
-            assert!(said.contains("NBD server"), "{said}");
+            let said = [advice(error, Site::Server), advice(error, Site::Store)];
+            assert!(said[0].contains("NBD server") && !said[1].contains("NBD server"), "{said:?}");
+            let said = said.join(" ");
             for tool in ["dmesg", "smartctl", "df", "blockdev"] {
                 assert!(!said.contains(tool), "{said}");
             }

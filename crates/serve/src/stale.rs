@@ -6,11 +6,13 @@
 //! writes are not in that hash. Then a record of what sampled places may hold is compared
 //! ([`Watch`]). When the log is replayed, the cache's clean blocks are compared
 //! (`daemon::compare`). [`Change`] remembers changes that are known by other means.
+//!
+//! A volume in an object store needs no samples: the number of its newest object tells its content.
 
 use std::io;
 use std::path::Path;
 
-use flashfront_device::real::{DeviceFile, ReadAt, fingerprint, has_content};
+use flashfront_device::real::{DeviceFile, Mark, OpenBy, ReadAt, fingerprint, has_content};
 use flashfront_engine::OriginId;
 use flashfront_engine::format::OriginRecord;
 
@@ -96,17 +98,68 @@ fn may_be_same(one: &str, other: &str) -> bool {
     one == other || doubtful && one.as_bytes()[..START_BYTES] == other.as_bytes()[..START_BYTES]
 }
 
+/// Writes the mark of a volume in an object store into its record. Says whether it is one.
+///
+/// The mark tells the content, and the number of the opening tells what this daemon is about to
+/// write from what others may write.
+pub fn record_mark(device: &DeviceFile, record: &mut OriginRecord) -> bool {
+    let Some(mark) = device.mark() else { return false };
+    record.fingerprint = content(&mark);
+    record.changed_ns = mark.opening.unwrap_or(0).into();
+    true
+}
+
+/// The other writer that has a volume in an object store open, as far as the store knows.
+///
+/// The daemon that this record is of may have died with it open, and so may a start on this host
+/// that was cut off.
+pub(crate) fn other_writer(device: &DeviceFile, record: &OriginRecord) -> Option<OpenBy> {
+    let open_by = device.link()?.store?.open_by?;
+    let here = rustix::system::uname();
+    let is_own = u64::from(open_by.epoch) == record.changed_ns || here.nodename().to_bytes() == open_by.host.as_bytes();
+    (!is_own).then_some(open_by)
+}
+
+fn content(mark: &Mark) -> u64 {
+    let bytes = [&mark.volume[..], &mark.epoch.to_le_bytes(), &mark.sequence.to_le_bytes()].concat();
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, &bytes)
+}
+
+/// Compares a volume in an object store with its record. What an opening of the record's daemon
+/// has made is that daemon's own, and after a crash it may be any of that.
+pub(crate) fn compare_mark(mark: &Mark, record: &OriginRecord, same_place: bool, clean: bool) -> Verdict {
+    let own = content(mark) == record.fingerprint || !clean && u64::from(mark.epoch) == record.changed_ns;
+    match (same_place, own) {
+        (false, _) => Verdict::Other,
+        (true, true) => Verdict::Unchanged,
+        (true, false) => Verdict::Changed,
+    }
+}
+
+/// Whether another writer has opened an origin in an object store.
+pub(crate) fn is_fenced(device: &DeviceFile) -> bool {
+    device.link().and_then(|it| it.store?.fenced).is_some()
+}
+
 /// Writes what can be known of an origin now into its record. What was written to the origin before
 /// is durable then, so that no power cut undoes what the record says.
 ///
 /// # Errors
 /// When the device can't be read.
 pub fn record(device: &DeviceFile, record: &mut OriginRecord) -> io::Result<()> {
+    if is_fenced(device) {
+        // The mark tells what this daemon has brought there, and nothing comes after it.
+        record_mark(device, record);
+        return Ok(());
+    }
     // The superblock is durable at once. If the file's inode were not, a power cut would leave it
     // with an older time of change. The next start would take the origin for changed.
     device.sync_all()?;
-    let print = fingerprint(device)?;
     record.identity = identity(device)?;
+    if record_mark(device, record) {
+        return Ok(());
+    }
+    let print = fingerprint(device)?;
     record.fingerprint = print.content;
     record.changed_ns = print.changed_ns.unwrap_or(0);
     Ok(())
@@ -119,6 +172,9 @@ pub fn record(device: &DeviceFile, record: &mut OriginRecord) -> io::Result<()> 
 pub fn compare(device: &DeviceFile, record: &OriginRecord, clean: bool) -> io::Result<Verdict> {
     let identity = identity(device)?;
     let same_place = is_recorded(&identity, device.identity().serial.as_deref(), &record.identity);
+    if let Some(mark) = device.mark() {
+        return Ok(compare_mark(&mark, record, same_place, clean));
+    }
     if device.is_block_device() && !same_place {
         return Ok(Verdict::Other);
     }

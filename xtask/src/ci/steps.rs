@@ -44,7 +44,7 @@ const CLIPPY: Step = Step {
 /// The release binary is built in the second track, while the first runs tests that wait for
 /// devices. The end-to-end tests follow it there: they wait for daemons and clients, beside the
 /// sweep and torture, which need processors alone.
-pub(super) const STEPS: [Step; 14] = [
+pub(super) const STEPS: [Step; 15] = [
     FORMAT,
     TIDY,
     Step { name: "no-std", track: Track::Alone, cargo: &["x", "no-std"] },
@@ -53,6 +53,11 @@ pub(super) const STEPS: [Step; 14] = [
     Step { name: "unit, property, conformance", track: Track::First, cargo: &["x", "test"] },
     Step { name: "crash sweep", track: Track::First, cargo: &["x", "sweep"] },
     Step { name: "torture, fresh seeds", track: Track::First, cargo: &["x", "torture", "--seconds", "60"] },
+    Step {
+        name: "torture of volumes in object stores",
+        track: Track::First,
+        cargo: &["x", "torture", "--objects", "--seconds", "5"],
+    },
     Step { name: "planted bugs are caught", track: Track::First, cargo: &["x", "torture", "--canaries"] },
     Step { name: "fuzz", track: Track::First, cargo: &["x", "fuzz", "--seconds", "12", "--unguided"] },
     Step {

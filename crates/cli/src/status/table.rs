@@ -152,6 +152,14 @@ fn volume_head(out: &mut String, volume: &VolumeReport, without_cache: bool) -> 
 
 /// What is wrong with a volume.
 fn volume_alarms(out: &mut String, volume: &VolumeReport) -> Result {
+    if let Some(by) = &volume.fenced_by {
+        let unsent = human::bytes(volume.unsent_bytes);
+        let what = format!(
+            "{}: another writer has opened the origin ({by}): nothing is written to it any more, clients may only read, and {unsent} of dirty data never reach it; stop this daemon",
+            volume.name
+        );
+        entry(out, "FENCED", &what)?;
+    }
     if let Some(why) = &volume.away_why {
         let since = human::span(volume.away_s);
         entry(out, "AWAY", &format!("{}: the origin's server, for {since}: {why}; tried again for ever", volume.name))?;
@@ -159,7 +167,8 @@ fn volume_alarms(out: &mut String, volume: &VolumeReport) -> Result {
     if let Some(hang) = volume.origin_hang {
         entry(out, "HANGS", &format!("{}: the origin: {}", volume.name, hanging(hang)))?;
     }
-    if let Some(error) = volume.origin_error.as_ref().filter(|_| volume.origin_hang.is_none()) {
+    let is_told = volume.origin_hang.is_some() || volume.fenced;
+    if let Some(error) = volume.origin_error.as_ref().filter(|_| !is_told) {
         let why = format!("{}: the origin refuses dirty data: {error}; it is tried again", volume.name);
         entry(out, "REFUSED", &why)?;
     }

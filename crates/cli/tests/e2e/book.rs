@@ -66,7 +66,7 @@ pages! {
     ordered: "guide/ordered.md";
     bridges: "guide/bridges.md" ["qemu-img", "qemu-storage-daemon"];
     failover: "guide/failover.md" ["openssl", "nbdkit", "nbdcopy"];
-    object_store: "guide/object-store.md" ["mkfs.ext4", "cmp"];
+    object_store: "guide/object-store.md" ["mkfs.ext4", "cmp", "nbdcopy", "jq"];
     stop: "guide/stop.md";
     upgrade: "guide/upgrade.md";
     move_devices: "guide/move.md";

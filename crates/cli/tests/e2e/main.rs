@@ -39,6 +39,7 @@ mod kill;
 mod mirror;
 mod monitoring;
 mod network;
+mod objects;
 mod ordered;
 mod other_way;
 mod power_cut;

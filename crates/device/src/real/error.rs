@@ -62,6 +62,11 @@ pub enum OpenError {
         /// What to do.
         todo: &'static str,
     },
+    /// A volume in an object store that can't be opened.
+    Objects {
+        /// Why, and what to do.
+        error: flashfront_bucket::Error,
+    },
     /// The size can't be divided into sectors, or there is none.
     Size {
         /// Which file.
@@ -116,6 +121,7 @@ impl fmt::Display for OpenError {
                 path.display()
             ),
             Self::Nbd { path, what, todo } => write!(f, "cannot open {}: {what}; {todo}", path.display()),
+            Self::Objects { error } => write!(f, "cannot open {error}"),
             Self::Size { path, size_bytes: 0 } => {
                 write!(f, "{} is empty; give it a size first (truncate -s SIZE FILE)", path.display())
             }

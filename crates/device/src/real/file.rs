@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An open device: a regular file, a block device or an export of an NBD server, with its geometry,
-//! lock and identity.
+//! An open device, with its geometry, lock and identity. It is a regular file, a block device, an
+//! export of an NBD server or a volume in an object store.
 //!
 //! It uses O_DIRECT wherever the file system can. So the page cache neither doubles the cache nor
 //! hides what a device really does. Where that can't be (tmpfs), it uses buffered I/O and gives a
@@ -15,17 +15,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use flashfront_nbd_proto::uri::Uri;
-use rustix::fs::{OFlags, StatxFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::direct::direct;
 use super::error::OpenError;
 use super::holder::who_has;
 use super::lock::{Access, Identity, lock, sysfs};
-use super::nbd::{self, LinkState, LinkWatch, Remote};
 use super::placement::Placement;
+use super::remote::{LinkState, LinkWatch, Mark, Remote};
 use super::storage::guard::{self, Guard, Refused};
 use super::storage::{Storage, Store};
 use super::watched::asking;
+use super::{nbd, objects};
 use crate::Geometry;
 use crate::real::aligned::AlignedBuf;
 
@@ -67,30 +69,36 @@ pub struct DeviceFile {
 }
 
 impl DeviceFile {
-    /// Opens and locks a regular file or block device; or connects to an NBD server, if the path is
-    /// a URI. Nothing locks an export.
+    /// Opens and locks a regular file or block device. If the path is a URI, it connects to an NBD
+    /// server, or opens a volume in an object store. Nothing locks these.
     ///
     /// # Errors
     /// [`OpenError`]: absent, in use by this path or another one, not a device, of a size that
     /// isn't whole sectors.
     pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
-        match path.to_str().filter(|text| Uri::is_uri(text)) {
-            Some(uri) => asking(path, || Self::connect(path, uri, access)),
-            None => asking(path, || Self::open_now(path, access)),
+        match path.to_str() {
+            Some(url) if flashfront_bucket::is_url(url) => asking(path, || {
+                let remote = objects::open(path, url)?;
+                let serial = remote.server().mark().map(|mark| objects::serial(&mark));
+                Ok(Self::of_remote(path, access, remote, serial, None))
+            }),
+            Some(uri) if Uri::is_uri(uri) => {
+                let notice = "nothing keeps other clients of the server from writing this export: see to that yourself";
+                asking(path, || Ok(Self::of_remote(path, access, nbd::open(path, uri, access)?, None, Some(notice))))
+            }
+            _ => asking(path, || Self::open_now(path, access)),
         }
     }
 
-    fn connect(path: &Path, uri: &str, access: Access) -> Result<Self, OpenError> {
-        let remote = Remote::open(path, uri, access)?;
-        let storage = remote.storage();
-        let geometry = remote.geometry();
-        let identity = Identity::of_export(&storage, geometry.size_bytes);
-        let notice = (access == Access::Exclusive).then(|| {
-            format!("{uri}: nothing keeps other clients of the server from writing this export: see to that yourself")
-        });
-        let placement = Placement { by_threads: true, places: nbd::PLACES };
+    fn of_remote(path: &Path, access: Access, remote: Remote, serial: Option<String>, notice: Option<&str>) -> Self {
+        let abilities = remote.abilities();
+        let (geometry, storage) = (abilities.geometry, abilities.storage.clone());
+        let identity = Identity::of_remote(&storage, geometry.size_bytes, serial);
+        let notice = notice.filter(|_| access == Access::Exclusive);
+        let notice = notice.map(|notice| format!("{}: {notice}", path.display()));
+        let placement = Placement { by_threads: true, places: abilities.places };
         let (medium, path, used_bytes) = (Medium::Remote(remote), path.into(), geometry.size_bytes.into());
-        Ok(Self { medium, path, access, geometry, used_bytes, identity, is_block: false, placement, notice, storage })
+        Self { medium, path, access, geometry, used_bytes, identity, is_block: false, placement, notice, storage }
     }
 
     fn open_now(path: &Path, access: Access) -> Result<Self, OpenError> {
@@ -198,7 +206,7 @@ impl DeviceFile {
         self.notice.as_deref()
     }
 
-    /// The open file; none of an export.
+    /// The open file, unless the device is behind a thread.
     #[must_use]
     pub fn file(&self) -> Option<&File> {
         match &self.medium {
@@ -207,7 +215,7 @@ impl DeviceFile {
         }
     }
 
-    /// The export, if it is one.
+    /// The device behind a thread, if it is one.
     pub(super) fn remote(&self) -> Option<&Remote> {
         match &self.medium {
             Medium::Here { .. } => None,
@@ -215,20 +223,35 @@ impl DeviceFile {
         }
     }
 
-    /// The link to the server of an export.
+    /// The link to the server of an export, or to an object store.
     #[must_use]
     pub fn link(&self) -> Option<LinkState> {
-        self.remote().map(Remote::link)
+        self.remote().map(|it| it.server().link())
     }
 
-    /// Lets somebody look after the link to the server of an export: once.
+    /// Lets somebody look after the link to the server of an export, or to an object store: once.
     pub fn watch_link(&self, watch: LinkWatch) {
         if let Some(remote) = self.remote() {
-            remote.watch(watch);
+            remote.server().watch(watch);
         }
     }
 
-    /// The path without links, or the URI of an export.
+    /// Tells the content of a volume in an object store; `None` of all other devices.
+    #[must_use]
+    pub fn mark(&self) -> Option<Mark> {
+        self.remote().and_then(|it| it.server().mark())
+    }
+
+    /// Opens a volume in an object store to write: any other writer of it is fenced. Nothing is
+    /// done to other devices, and nothing if that was done before.
+    ///
+    /// # Errors
+    /// The volume was changed since it was opened, or the store refuses or is silent.
+    pub fn take_over(&self) -> io::Result<()> {
+        self.remote().map_or(Ok(()), |it| it.server().take_over())
+    }
+
+    /// The path without links, or the URI of what is no file.
     ///
     /// # Errors
     /// As `realpath`.
@@ -306,6 +329,7 @@ impl DeviceFile {
     /// # Errors
     /// As `pwrite`; `InvalidInput` if the range isn't aligned or goes beyond the device.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.take_over()?;
         let block = u64::from(self.geometry.logical_block_bytes);
         let len = data.len() as u64;
         let end = offset.checked_add(len).filter(|end| *end <= self.geometry().size_bytes);
@@ -340,14 +364,17 @@ impl DeviceFile {
     }
 
     /// Flushes as `fsync` does, and a file's time of change with it, which `fdatasync` may leave
-    /// behind (fsync(2)).
+    /// behind (fsync(2)). A volume in an object store is left as the next opening will find it.
     ///
     /// # Errors
     /// As `fsync`.
     pub fn sync_all(&self) -> io::Result<()> {
         asking(&self.path, || match &self.medium {
             Medium::Here { file, .. } => file.sync_all(),
-            Medium::Remote(remote) => remote.flush(),
+            Medium::Remote(remote) => {
+                remote.server().settle();
+                remote.flush()
+            }
         })
     }
 }
@@ -419,56 +446,6 @@ fn notice(path: &Path, direct: bool, locked: bool) -> Option<String> {
 fn size_bytes(file: &File) -> io::Result<u64> {
     Ok(rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?)
 }
-
-/// Turns direct I/O on; says the alignment it needs, or `None` if it stays off.
-fn direct(file: &File, is_block: bool, size_bytes: u64) -> io::Result<Option<u32>> {
-    let flags = fcntl_getfl(file)?;
-    match fcntl_setfl(file, flags | OFlags::DIRECT) {
-        Ok(()) => {}
-        Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(None),
-        Err(errno) => return Err(errno.into()),
-    }
-    let needed = if is_block { rustix::fs::ioctl_blksszget(file)? } else { file_alignment(file, size_bytes)? };
-    // The engine could not address blocks above 4 KiB, or reach a tail that isn't a whole block.
-    // Both go through the page cache (no such block device exists).
-    let fits = (512..=4096).contains(&needed) && size_bytes.is_multiple_of(u64::from(needed));
-    if !fits {
-        fcntl_setfl(file, flags)?;
-    }
-    Ok(fits.then_some(needed))
-}
-
-/// What direct I/O on this regular file must be aligned to; a large number if it is not possible.
-fn file_alignment(file: &File, size_bytes: u64) -> io::Result<u32> {
-    // STATX_DIOALIGN (Linux 6.1: ext4, xfs, f2fs, later btrfs). Older kernels and other file
-    // systems leave the bit unset: then trial reads tell.
-    let asked = rustix::fs::statx(file, c"", rustix::fs::AtFlags::EMPTY_PATH, StatxFlags::from_bits_retain(DIOALIGN));
-    if let Ok(stat) = asked
-        && stat.stx_mask & DIOALIGN != 0
-    {
-        // 0 = no direct I/O on this file (encrypted, data=journal).
-        return Ok(match stat.stx_dio_offset_align.max(stat.stx_dio_mem_align) {
-            0 => u32::MAX,
-            align => align.max(512).next_power_of_two(),
-        });
-    }
-    let mut buf = AlignedBuf::new(8192);
-    for align in [512, 4096] {
-        let align_bytes = align as usize;
-        if size_bytes < 2 * u64::from(align) {
-            continue;
-        }
-        // Offset, length and address are all odd multiples.
-        match rustix::io::pread(file, &mut buf[align_bytes..2 * align_bytes], u64::from(align)) {
-            Ok(_) => return Ok(align),
-            Err(Errno::INVAL) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(u32::MAX)
-}
-
-const DIOALIGN: u32 = 0x2000;
 
 /// Whether a block device takes no writes, as far as the kernel tells.
 fn is_read_only(file: &File) -> bool {

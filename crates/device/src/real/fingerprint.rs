@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::io;
 
 use super::file::DeviceFile;
-use super::nbd::ReadAt;
+use super::remote::ReadAt;
 use crate::Rng;
 use crate::real::aligned::AlignedBuf;
 

@@ -21,11 +21,11 @@ const EXT: u64 = 0xef53;
 impl DeviceFile {
     /// Whether a range that was discarded reads as zeroes.
     ///
-    /// Regular files do, where their file system makes holes. A block device can't promise it:
-    /// where zeroing fails, it is discarded in another way.
+    /// Volumes in object stores do, and regular files where their file system makes holes. A block
+    /// device can't promise it: where zeroing fails, it is discarded in another way.
     #[must_use]
     pub fn discard_zeroes(&self) -> bool {
-        !self.is_block_device() && self.file().is_some_and(makes_holes)
+        self.mark().is_some() || !self.is_block_device() && self.file().is_some_and(makes_holes)
     }
 }
 

@@ -97,9 +97,10 @@ impl Identity {
         Ok(Self { size_bytes, serial, store: Store::of_meta(&meta) })
     }
 
-    /// Makes the identity of an export: its server tells no serial number, its store is its URI.
-    pub(super) fn of_export(storage: &super::storage::Storage, size_bytes: u64) -> Self {
-        Self { size_bytes, serial: None, store: storage.top() }
+    /// Makes the identity of what is no file. Its store is its URI. The server of an export tells
+    /// no serial number.
+    pub(super) fn of_remote(storage: &super::storage::Storage, size_bytes: u64, serial: Option<String>) -> Self {
+        Self { size_bytes, serial, store: storage.top() }
     }
 
     /// Whether both are one and the same device: also through symbolic and hard links, and through

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real devices: regular files and block devices, through io_uring or a pool of threads, and
-//! exports of NBD servers.
+//! Real devices: regular files and block devices, through io_uring or a pool of threads; exports of
+//! NBD servers; volumes in object stores.
 //!
 //! A [`Reactor`] belongs to one pump thread and serves all its devices with one ring (or pool)
 //! and one place to wait in. Opening, locks and synchronous helpers are [`DeviceFile`]'s.
@@ -8,6 +8,7 @@
 //! from then on they stay there.
 
 mod aligned;
+mod direct;
 mod discard;
 mod error;
 mod extents;
@@ -18,8 +19,10 @@ mod holes;
 mod job;
 mod lock;
 mod nbd;
+mod objects;
 mod placement;
 mod reactor;
+mod remote;
 mod remote_job;
 mod spin;
 mod storage;
@@ -33,8 +36,8 @@ pub use error::OpenError;
 pub use file::DeviceFile;
 pub use fingerprint::{Fingerprint, Sampled, fingerprint, has_content, sampled};
 pub use lock::{Access, Identity};
-pub use nbd::{LinkCheck, LinkNews, LinkState, LinkWatch, ReadAt, is_uri};
 pub use reactor::{Prefer, Reactor, ReactorError, RealDevice};
+pub use remote::{LinkCheck, LinkNews, LinkState, LinkWatch, Mark, OpenBy, ReadAt, StoreState, is_in_store, is_uri};
 pub use spin::Spin;
 pub use storage::{Shared, Storage};
 pub use watched::{Silent, asking, each, watched};

@@ -10,54 +10,35 @@ mod again;
 mod connection;
 mod dial;
 mod flight;
-mod link;
 mod session;
 mod stream;
-mod task;
 #[cfg(feature = "tls")]
 mod tls;
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use flashfront_nbd_proto::Ask;
 use flashfront_nbd_proto::client::ExportInfo;
 use flashfront_nbd_proto::uri::Uri;
 use flashfront_nbd_proto::wire::export_flag;
 use rustix::event::EventfdFlags;
-use rustix::io::Errno;
 
-pub use link::{LinkCheck, LinkNews, LinkState, LinkWatch, ReadAt};
-
-use super::aligned::AlignedBuf;
 use super::error::OpenError;
 use super::lock::Access;
+use super::remote::{Abilities, LinkNews, LinkState, LinkWatch, Remote, Server, Task, locked};
 use super::storage::Storage;
 use crate::Geometry;
 use again::Refused;
 use connection::Connection;
-use dial::{DialError, Server};
+use dial::DialError;
 use session::Session;
-use task::Call;
-pub(super) use task::{Task, Wish};
 
 /// The largest unit that the engine can address.
 const BLOCK_BYTES_MAX: u32 = 4096;
 /// I/Os that a server is given at a time.
-pub(super) const PLACES: usize = 128;
-/// A call is waited for so long. Then a server that is away is an error.
-const CALL_LIMIT: Duration = Duration::from_secs(30);
-
-/// Whether a path is the URI of a device on another machine, or behind another program.
-#[must_use]
-pub fn is_uri(path: &Path) -> bool {
-    path.to_str().is_some_and(Uri::is_uri)
-}
+const PLACES: usize = 128;
 
 /// What is brought to the thread.
 #[derive(Debug, Default)]
@@ -105,137 +86,67 @@ impl Shared {
     }
 }
 
-/// All changes under these locks are single assignments.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// An open export.
 #[derive(Debug)]
-pub(super) struct Remote {
+struct Export {
     shared: Arc<Shared>,
-    info: ExportInfo,
-    geometry: Geometry,
-    storage: Storage,
-    /// Calls that nobody waits for any more.
-    given_up: Mutex<Vec<Weak<()>>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Remote {
-    /// Connects. Gives up after some seconds.
-    pub(super) fn open(path: &Path, uri: &str, access: Access) -> Result<Self, OpenError> {
-        let uri: Uri = uri.parse().map_err(|error: flashfront_nbd_proto::uri::UriError| OpenError::Nbd {
-            path: path.into(),
-            what: error.what,
-            todo: error.todo,
-        })?;
-        let storage = Storage::of_uri(&uri);
-        let server = Server::of(uri).map_err(|error| error.of(path))?;
-        let first = server.dial().map_err(|error| error.of(path))?;
-        let info = first.info();
-        let geometry = geometry_of(&info, access).map_err(|error| error.of(path))?;
-        let further = server.dial_further(&info);
-        let failed = |doing| move |error| OpenError::Io { path: path.into(), doing, error };
-        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let wake = wake.map_err(|errno| failed("open")(errno.into()))?;
-        let shared = Arc::new(Shared { inbox: Mutex::default(), wake, link: Mutex::default(), watch: OnceLock::new() });
-        let connections = std::iter::once(first).chain(further).collect();
-        let session = Session::new(Arc::clone(&shared), Arc::new(server), (geometry, access), connections);
-        let thread = std::thread::Builder::new().name("nbd".to_owned()).spawn(move || session.run());
-        let thread = Some(thread.map_err(failed("open"))?);
-        Ok(Self { shared, info, geometry, storage, given_up: Mutex::default(), thread })
-    }
+/// Connects. Gives up after some seconds.
+pub(super) fn open(path: &Path, uri: &str, access: Access) -> Result<Remote, OpenError> {
+    let uri: Uri = uri.parse().map_err(|error: flashfront_nbd_proto::uri::UriError| OpenError::Nbd {
+        path: path.into(),
+        what: error.what,
+        todo: error.todo,
+    })?;
+    let storage = Storage::of_uri(&uri);
+    let server = dial::Server::of(uri).map_err(|error| error.of(path))?;
+    let first = server.dial().map_err(|error| error.of(path))?;
+    let info = first.info();
+    let geometry = geometry_of(&info, access).map_err(|error| error.of(path))?;
+    let further = server.dial_further(&info);
+    let failed = |doing| move |error| OpenError::Io { path: path.into(), doing, error };
+    let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+    let wake = wake.map_err(|errno| failed("open")(errno.into()))?;
+    let shared = Arc::new(Shared { inbox: Mutex::default(), wake, link: Mutex::default(), watch: OnceLock::new() });
+    let connections = std::iter::once(first).chain(further).collect();
+    let session = Session::new(Arc::clone(&shared), Arc::new(server), (geometry, access), connections);
+    let thread = std::thread::Builder::new().name("nbd".to_owned()).spawn(move || session.run());
+    let thread = Some(thread.map_err(failed("open"))?);
+    let abilities = Abilities {
+        name: "the NBD server",
+        geometry,
+        storage,
+        places: PLACES,
+        may_flush: !info.read_only(),
+        may_discard: info.can(export_flag::SEND_TRIM),
+    };
+    Ok(Remote::new(Export { shared, thread }, abilities))
+}
 
-    /// What lies behind it, as far as can be known.
-    pub(super) fn storage(&self) -> Storage {
-        self.storage.clone()
-    }
-
-    pub(super) const fn geometry(&self) -> Geometry {
-        self.geometry
-    }
-
-    /// Takes a task.
-    pub(super) fn submit(&self, task: Box<dyn Task>) {
+impl Server for Export {
+    fn submit(&self, task: Box<dyn Task>) {
         self.shared.give(|inbox| inbox.tasks.push(task));
     }
 
-    /// Drops the tasks of an owner that are not under way. Nobody will hear of them.
-    pub(super) fn forget(&self, owner: usize) {
+    fn forget(&self, owner: usize) {
         self.shared.give(|inbox| {
             inbox.tasks.retain(|task| task.owner() != owner);
             inbox.forgotten.push(owner);
         });
     }
 
-    /// The link, as it is now.
-    pub(super) fn link(&self) -> LinkState {
+    fn link(&self) -> LinkState {
         self.shared.link().clone()
     }
 
-    /// Lets somebody look after the link: once.
-    pub(super) fn watch(&self, watch: LinkWatch) {
+    fn watch(&self, watch: LinkWatch) {
         let _ = self.shared.watch.set(watch);
-    }
-
-    /// Reads whole blocks, at once.
-    pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        let memory = self.call(Ask::READ, offset, into.len() as u64, AlignedBuf::new(into.len()))?;
-        into.copy_from_slice(&memory[..into.len()]);
-        Ok(())
-    }
-
-    /// Writes whole blocks, at once.
-    pub(super) fn write(&self, offset: u64, from: &[u8]) -> io::Result<()> {
-        let mut memory = AlignedBuf::new(from.len());
-        memory[..from.len()].copy_from_slice(from);
-        self.call(Ask::Write, offset, from.len() as u64, memory).map(drop)
-    }
-
-    /// Makes durable what was written. An export that takes no writes has nothing to be flushed.
-    pub(super) fn flush(&self) -> io::Result<()> {
-        if self.info.read_only() {
-            return Ok(());
-        }
-        self.call(Ask::Flush, 0, 0, AlignedBuf::new(0)).map(drop)
-    }
-
-    /// Discards whole blocks, at most 1 GiB; says whether the server can.
-    pub(super) fn discard(&self, offset: u64, bytes: u64) -> io::Result<bool> {
-        if !self.info.can(export_flag::SEND_TRIM) {
-            return Ok(false);
-        }
-        self.call(Ask::Trim, offset, bytes, AlignedBuf::new(0)).map(|_| true)
-    }
-
-    fn call(&self, ask: Ask, offset: u64, bytes: u64, memory: AlignedBuf) -> io::Result<AlignedBuf> {
-        let timed_out = |text| Err(io::Error::new(io::ErrorKind::TimedOut, text));
-        let mut given_up = locked(&self.given_up);
-        given_up.retain(|call| call.strong_count() > 0);
-        // What was given up may still be written: nothing newer may go before it.
-        if !given_up.is_empty() {
-            return timed_out("the NBD server has not answered an earlier call yet".to_owned());
-        }
-        drop(given_up);
-        let (answer, answers) = channel();
-        let alive = Arc::new(());
-        let this = Arc::downgrade(&alive);
-        let call = Call { ask, offset, bytes, memory, answer, _alive: alive };
-        self.shared.give(|inbox| inbox.tasks.push(Box::new(call)));
-        match answers.recv_timeout(CALL_LIMIT) {
-            Ok((result, memory)) => result.map(|()| memory).map_err(io::Error::from),
-            Err(RecvTimeoutError::Timeout) => {
-                let why = self.link().away.map_or_else(|| "it is silent".to_owned(), |(_, why)| why);
-                locked(&self.given_up).push(this);
-                timed_out(format!("the NBD server did not answer for {} s ({why})", CALL_LIMIT.as_secs()))
-            }
-            Err(RecvTimeoutError::Disconnected) => Err(Errno::IO.into()),
-        }
     }
 }
 
-impl Drop for Remote {
+impl Drop for Export {
     /// Waits until the server has hung up, some seconds at most: a server that takes one client at
     /// a time is free then.
     fn drop(&mut self) {

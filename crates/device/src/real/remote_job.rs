@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A device's job as a task for an NBD server.
+//! A device's job as a task for a device with a thread.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::job::{Job, Step};
-use super::nbd::{Task, Wish};
+use super::remote::{Task, Wish};
 use super::threads::Ended;
 
 /// The longest range that is zeroed or discarded by one request: servers answer before the client

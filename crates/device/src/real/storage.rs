@@ -32,7 +32,7 @@ pub(super) enum Store {
     File { dev: u64, ino: u64 },
     /// A block device.
     Block { rdev: u64 },
-    /// An export of a server: a hash of its URI.
+    /// An export of a server, or a volume in an object store: a hash of its URI.
     Export { uri: u64 },
 }
 
@@ -80,6 +80,9 @@ impl Storage {
     /// Finds the storage behind a path; `None` if there is no file or block device.
     #[must_use]
     pub fn behind(path: &Path) -> Option<Self> {
+        if let Some(url) = path.to_str().filter(|text| flashfront_bucket::is_url(text)) {
+            return Some(Self::of_name(url.trim_end_matches('/')));
+        }
         if let Some(uri) = path.to_str().filter(|text| Uri::is_uri(text)) {
             return Some(Self::of_uri(&uri.parse().ok()?));
         }
@@ -96,7 +99,11 @@ impl Storage {
     /// Names the storage behind an export, of which nothing more is known. Two URIs that differ may
     /// name the same export.
     pub(super) fn of_uri(uri: &Uri) -> Self {
-        let name = uri.to_string();
+        Self::of_name(&uri.to_string())
+    }
+
+    /// Names the storage behind a device by its URI alone.
+    pub(super) fn of_name(name: &str) -> Self {
         let hash = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, name.as_bytes());
         let store = Store::Export { uri: hash };
         let level = Level { store, name: name.into(), from: 0, to: u64::MAX, exact: true, under_loop: false };

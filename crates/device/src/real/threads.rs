@@ -98,7 +98,7 @@ impl Threads {
             let file = Arc::clone(&job.file);
             if let Some(remote) = file.remote() {
                 self.remotes.entry(job.device).or_insert_with(|| Arc::clone(&file));
-                remote.submit(Box::new(RemoteJob::new(job, &self.ended)));
+                remote.server().submit(Box::new(RemoteJob::new(job, &self.ended)));
                 continue;
             }
             let queue = self.queues.entry(job.device).or_insert_with(|| {
@@ -125,7 +125,7 @@ impl Threads {
 
     fn forget(&self, file: &DeviceFile) {
         if let Some(remote) = file.remote() {
-            remote.forget(RemoteJob::owner_of(&self.ended));
+            remote.server().forget(RemoteJob::owner_of(&self.ended));
         }
     }
 

@@ -9,6 +9,7 @@ mod backend;
 mod blockdev;
 mod conformance;
 mod nbd;
+mod objects;
 mod real;
 mod rig;
 mod ways;

@@ -280,6 +280,12 @@ pub enum Control {
         /// Blocks.
         blocks: u64,
     },
+    /// Refuse what clients want to change of this origin, until the next opening: somebody else
+    /// writes it now. Reads are answered as before.
+    RefuseWrites {
+        /// The origin.
+        origin: OriginId,
+    },
     /// Streams longer than this bypass the cache; 0 = never.
     SetSequentialBypass {
         /// Bytes.

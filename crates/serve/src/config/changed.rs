@@ -30,6 +30,7 @@ impl Config {
             lane_threads,
             log_level: _,
             accept_changed_origin: _,
+            take_over: _,
             without_cache: _,
             accept_missing_dirty_data: _,
             volumes: _,
@@ -44,7 +45,7 @@ impl Config {
             read_around,
             durability,
             max_dirty_age,
-            destage,
+            destage: _,
         } = policy;
         // Volumes that come, and modes, are taken over. A volume that is not named stays.
         let other = |volume: &Volume| {
@@ -74,7 +75,7 @@ impl Config {
             ("[policy] flash_writes_per_day", *flash_writes_per_day != next.policy.flash_writes_per_day),
             ("[policy] read_around", *read_around != next.policy.read_around),
             ("[policy] durability", *durability != next.policy.durability),
-            ("[policy] destage", *destage != next.policy.destage),
+            ("[policy] destage", self.destage() != next.with_volumes(&self.volumes).destage()),
             ("[policy] max_dirty_age", *max_dirty_age != next.policy.max_dirty_age),
         ];
         keys.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()

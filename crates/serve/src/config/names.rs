@@ -19,10 +19,11 @@ pub(super) mod destage {
     use flashfront_engine::Destage;
     use serde::{Deserialize, Deserializer, de::Error};
 
-    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Destage, D::Error> {
+    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Destage>, D::Error> {
         let name = String::deserialize(from)?;
         let known = Destage::ALL.map(Destage::name).join(", ");
         Destage::from_name(&name)
+            .map(Some)
             .ok_or_else(|| D::Error::custom(format!("`{name}` is not an order of destage; there are {known}")))
     }
 }

@@ -182,20 +182,21 @@ impl Daemon {
         let origin = status.origins.binary_search_by_key(&volume.id, |origin| origin.id).map(|at| &status.origins[at]);
         let records = &self.pump.engine().superblock().origins;
         let record = records.binary_search_by_key(&volume.id, |record| record.id).ok().map(|at| &records[at]);
+        let origin_link = link::report(file);
         VolumeFacts {
             id: volume.id,
             name: volume.name.clone(),
             origin_path: whole(file),
             uris: self.uris.get(at).cloned().unwrap_or_default(),
             durability: self.config.policy.durability.name().to_owned(),
-            destage: self.config.policy.destage.name().to_owned(),
+            destage: self.config.destage().name().to_owned(),
             policy: policy.to_owned(),
             origin_error: origin.ok().and_then(|origin| self.refused(origin, status)),
             origin_hang: hangs::report(&self.pump, DeviceId::Origin(volume.id)),
-            origin_link: link::report(file),
+            read_only: record.is_some_and(|record| record.read_only) || origin_link.fenced.is_some(),
+            origin_link,
             failed: self.origin_errors.of(volume.id),
             durations: self.pump.durations(volume.id),
-            read_only: record.is_some_and(|record| record.read_only),
             shares: record.map_or_else(Default::default, |record| record.shares),
             clients: export_of(self.pump.exports(), volume.id).map_or(0, |export| export.guests.count() as u64),
             origin_bytes: file.size_at_hand(),

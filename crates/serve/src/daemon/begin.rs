@@ -30,6 +30,7 @@ use crate::control::ControlCall;
 use crate::failure;
 use crate::origin_errors::AllOriginErrors;
 use crate::pump::Pump;
+use crate::stale;
 
 /// Writes for the first time: from here on the cache is in use, in a new epoch. Returns a daemon
 /// that has yet to replay its log.
@@ -43,6 +44,9 @@ pub(super) fn begin(
     calls: Receiver<ControlCall>,
 ) -> Result<Daemon, ServeError> {
     let mut superblock = opened.superblock.clone();
+    for origin in &opened.origins {
+        origin.take_over().map_err(failed(format!("{}: taking over", origin.path().display())))?;
+    }
     let was_clean = superblock.clean && !opened.members.is_empty();
     if !opened.members.is_empty() {
         (superblock.clean, superblock.failed, superblock.epoch) = (false, false, superblock.epoch + 1);
@@ -55,6 +59,7 @@ pub(super) fn begin(
             if superblock.table.is_some() {
                 record.origin_path = whole(file);
             }
+            stale::record_mark(file, record);
         }
         if superblock.origins != opened.superblock.origins {
             superblock.begin_table();
@@ -89,19 +94,21 @@ pub(super) fn begin(
     let devices = attach(config, reactor, &members, &origins, &superblock, watches, hooks)?;
     let pump = Pump::new(engine, arena, devices, poll, calls);
     let (started, stop) = (Instant::now(), hooks.stop.clone());
+    let mut config = config.with_volumes(&volumes);
+    config.policy.destage = Some(config.destage());
     Ok(Daemon {
         pump,
         arenas,
-        config: config.with_volumes(&volumes),
         backend,
         started,
         ready: None,
         stop,
         unsettled,
         was_clean,
+        sequential_bypass: config.policy.sequential_bypass,
+        config,
         held: Held::new(members, origins, superblock.origins.iter().map(|record| record.id).collect()),
         uris: Vec::new(),
-        sequential_bypass: config.policy.sequential_bypass,
         new_mirror: NewMirror::default(),
         volumes: Volumes::default(),
         reload: hooks.reload.clone(),

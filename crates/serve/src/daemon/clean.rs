@@ -66,6 +66,10 @@ fn changed_block(
     let chosen = engine.clean_blocks(CHOSEN_MAX);
     let mut compared = 0;
     for (at, (origin, record)) in origins.iter().zip(&engine.superblock().origins).enumerate() {
+        // Its mark was compared, which says more.
+        if origin.mark().is_some() {
+            continue;
+        }
         let what = || failed(format!("{}: reading samples", origin.path().display()));
         let places = sampled(origin).map_err(what())?;
         let places = [places.vital, places.others].concat();

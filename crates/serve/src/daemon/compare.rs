@@ -13,13 +13,19 @@ use flashfront_engine::format::Superblock;
 
 use super::opened::Opened;
 use crate::config::{Config, Volume};
-use crate::stale::{self, Found, Sampled, Watch};
+use crate::stale::{self, Found, Sampled, Verdict, Watch};
 
 /// Says for people how an origin has changed since its last daemon died, by the record of its
 /// samples.
 pub(super) fn samples(config: &Config, origin: &DeviceFile, superblock: &Superblock, at: usize) -> Option<String> {
     let (state, shown) = (config.state.as_deref(), origin.path().display());
     let record = &superblock.origins[at];
+    if let Some(mark) = origin.mark() {
+        let is_changed = stale::compare_mark(&mark, record, true, false) == Verdict::Changed;
+        return is_changed.then(|| {
+            format!("was opened by another writer since, and changed (its newest object is of opening {})", mark.epoch)
+        });
+    }
     match stale::compare_samples(state, origin, record, &superblock.uuid, superblock.epoch) {
         Sampled::Changed { offset } => Some(how(offset)),
         Sampled::Same => {
@@ -63,6 +69,9 @@ pub(super) fn watches(config: &Config, opened: &Opened, epoch: u64) -> Vec<Optio
     });
     let Ok(is_known) = is_known else { return Vec::new() };
     let watch = |(origin, volume): (&Arc<DeviceFile>, &Volume)| {
+        if origin.mark().is_some() {
+            return None;
+        }
         let owner = (superblock.uuid, epoch);
         let watch = Watch::new(state, origin, volume.id, owner, config.timeout_of_origin(volume));
         if is_known {

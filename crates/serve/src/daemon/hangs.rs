@@ -8,6 +8,7 @@ use flashfront_engine::DeviceId;
 
 use super::error::see;
 use super::held::Held;
+use crate::origin_errors::Site;
 use crate::pump::{HangNews, Pump};
 use crate::report::{HangReport, counted};
 
@@ -16,7 +17,7 @@ pub(super) fn tell(pump: &mut Pump, held: &Held) {
     let news: Vec<HangNews> = pump.devices_mut().hangs().collect();
     for HangNews { device, silent, hang } in news {
         let (name, silent) = (held.name(device), humantime::format_duration(whole_seconds(silent)));
-        let see = see(held.is_export(device));
+        let see = see(held.site(device) != Site::Here);
         match (hang, device) {
             (Some(hang), DeviceId::Origin(_)) => tracing::warn!(
                 "{name}: the origin hangs: it has not answered for {silent}, and {} failed. All that needs it fails until these have ended; \

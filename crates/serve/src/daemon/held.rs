@@ -13,6 +13,7 @@ use flashfront_engine::{DeviceId, Engine, MirrorStatus, OriginId};
 
 use super::members::Members;
 use super::open::member_id;
+use crate::origin_errors::Site;
 
 /// The devices of a daemon.
 pub(super) struct Held {
@@ -87,9 +88,13 @@ impl Held {
         self.file(id).map_or_else(|| format!("{id:?}"), |file| file.path().display().to_string())
     }
 
-    /// Whether a device is the export of a server: this machine's logs know nothing of its errors.
-    pub(super) fn is_export(&self, id: DeviceId) -> bool {
-        self.file(id).is_some_and(|file| file.link().is_some())
+    /// Says where a device is: this machine's logs know nothing of the errors of servers.
+    pub(super) fn site(&self, id: DeviceId) -> Site {
+        match self.file(id).and_then(|file| file.link()) {
+            None => Site::Here,
+            Some(link) if link.store.is_some() => Site::Store,
+            Some(_) => Site::Server,
+        }
     }
 
     fn file(&self, id: DeviceId) -> Option<&Arc<DeviceFile>> {

@@ -96,6 +96,9 @@ fn tell(name: &str, role: &str, news: &LinkNews) {
         LinkNews::Refused { why } => tracing::error!(
             "{name}: {role} is there again, and is not used: {why}. Let its server serve what it served before, or stop this daemon"
         ),
+        LinkNews::Fenced { by } => tracing::error!(
+            "{name}: {role} was opened by another writer ({by}), so nothing is written to it any more, and clients may only read. What it has not got stays dirty here, and is lost to that writer. Stop this daemon; or stop the other one, and start this one anew"
+        ),
         LinkNews::Back { after } => {
             let after = humantime::format_duration(Duration::from_millis(after.as_millis() as u64));
             tracing::info!("{name}: {role} is there again, after {after}, and is used as before");
@@ -107,5 +110,13 @@ fn tell(name: &str, role: &str, news: &LinkNews) {
 pub(super) fn report(origin: &DeviceFile) -> LinkReport {
     let link = origin.link().unwrap_or_default();
     let (away_s, why) = link.away.map_or((None, None), |(since, why)| (Some(since.elapsed().as_secs()), Some(why)));
-    LinkReport { away_s, why, reconnects: link.reconnects }
+    let store = link.store.unwrap_or_default();
+    LinkReport {
+        away_s,
+        why,
+        reconnects: link.reconnects,
+        unsent_bytes: store.unsent_bytes,
+        unsent_age_s: store.unsent_since.map_or(0, |since| since.elapsed().as_secs()),
+        fenced: store.fenced,
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flashfront_device::Device;
-use flashfront_device::real::{Access, DeviceFile, Reactor, each};
+use flashfront_device::real::{Access, DeviceFile, OpenBy, Reactor, each};
 use flashfront_device::wrap::Patience;
 use flashfront_engine::format::{OriginRecord, Superblock};
 use flashfront_engine::{Destage, DeviceId, Durability, Engine, Options, policy};
@@ -93,6 +93,11 @@ fn look(
 ) -> Result<Origin, ServeError> {
     let file = DeviceFile::open(&volume.origin, Access::Exclusive)?;
     members::refuse_cache(&file)?;
+    if let Some(OpenBy { host, epoch }) = stale::other_writer(&file, &superblock.origins[at])
+        && !config.take_over
+    {
+        return Err(OriginsError::OpenElsewhere { origin: volume.origin.clone(), host, epoch }.into());
+    }
     fit(config, volume, &file, &superblock.origins[at])?;
     let known = changes::find(&file, superblock, at, remembered)?;
     let later = changes::later_opening(config, &file, superblock)?;
@@ -174,14 +179,15 @@ pub(super) fn options(config: &Config, opened: &Opened) -> Result<Options, Serve
         false => limit::blocks_at_start(config.policy.dirty_limit, superblock)
             .map_err(|error| ServeError::DirtyLimit { path: config.cache.clone(), error })?,
     };
-    if config.policy.destage == Destage::Ordered && superblock.version() < 2 && !config.without_cache {
+    let destage = config.with_volumes(&opened.volumes).destage();
+    if destage == Destage::Ordered && superblock.version() < 2 && !config.without_cache {
         return Err(ServeError::OrderNeedsVersion2 { path: config.cache.clone() });
     }
     let units = superblock.origins.iter().zip(&opened.origins);
     Ok(Options {
         policy: chosen,
         durability: config.policy.durability,
-        destage: config.policy.destage,
+        destage,
         dirty_limit_blocks: Some(limit),
         ram_front_bytes: config.ram_front_bytes.0,
         flash_writes_per_day_bytes: config.policy.flash_writes_per_day.bytes(superblock.cache_bytes),

@@ -9,6 +9,7 @@ use crate::failure;
 use crate::origin_errors::{AllOriginErrors, advice};
 use crate::pump::Pump;
 use crate::report::counted;
+use crate::stale;
 
 /// Whether an event says only that an I/O was given up.
 const fn is_of_hang(event: Event) -> bool {
@@ -36,6 +37,12 @@ pub(super) fn tell(event: Event, config: &Config, held: &Held, pump: &mut Pump, 
     // `hangs` tells once that a device hangs; each I/O that fails then is not told.
     if !is_of_hang(event) {
         log(event, config, held, pump.engine());
+    }
+    if let Event::OriginFailed { origin, error: DeviceError::ReadOnly, .. } = event
+        && held.origin(origin).is_some_and(|file| stale::is_fenced(file))
+    {
+        // What is acknowledged now would never reach the store.
+        pump.apply(Input::Control(Control::RefuseWrites { origin }));
     }
     if event == Event::FailureUnmarked {
         let (status, superblock) = (pump.engine().status(), pump.engine().superblock().clone());
@@ -107,7 +114,7 @@ fn log(event: Event, config: &Config, held: &Held, engine: &Engine) {
             name(origin),
             asked(op, lba, sectors),
             held.name(DeviceId::Origin(origin)),
-            advice(error, held.is_export(DeviceId::Origin(origin)))
+            advice(error, held.site(DeviceId::Origin(origin)))
         ),
         Event::DestageFailed { origin, error } => tracing::error!(
             "volume {}: writing dirty data to the origin failed ({error}); it stays in the cache and is tried again",

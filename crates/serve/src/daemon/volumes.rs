@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 
 use flashfront_device::real::{DeviceFile, is_uri};
-use flashfront_engine::{Control, DeviceId, DirtyOnRemove, Input, OriginId, VolumeChange, VolumeError};
+use flashfront_engine::{Control, Destage, DeviceId, DirtyOnRemove, Input, OriginId, VolumeChange, VolumeError};
 
 use super::error::failed;
 use super::open::{listen_for, patient};
@@ -161,11 +161,14 @@ impl Daemon {
         let file = Arc::new(file);
         let device = self.pump.devices().reactor().attach(Arc::clone(&file));
         let mut device = patient(Box::new(device), self.config.timeout_of_origin(&volume), file.places());
-        let superblock = self.pump.engine().superblock();
-        let (owner, limit) = ((superblock.uuid, superblock.epoch), self.config.timeout_of_origin(&volume));
-        let watch = Watch::new(self.config.state.as_deref(), &file, id, owner, limit);
-        let (name, stop) = (file.path().display().to_string(), self.stop.clone());
-        device = Box::new(watch.around(device, name, move || stop.wake()));
+        // The mark of a volume in an object store says more than samples.
+        if file.mark().is_none() {
+            let superblock = self.pump.engine().superblock();
+            let (owner, limit) = ((superblock.uuid, superblock.epoch), self.config.timeout_of_origin(&volume));
+            let watch = Watch::new(self.config.state.as_deref(), &file, id, owner, limit);
+            let (name, stop) = (file.path().display().to_string(), self.stop.clone());
+            device = Box::new(watch.around(device, name, move || stop.wake()));
+        }
         let coming = Coming { volume, file, device, export, frontends };
         self.ask(VolumeChange::Add(new), What::Add(Box::new(coming)), reply);
         Ok(())
@@ -301,6 +304,12 @@ impl Daemon {
         }
         self.pump.devices_mut().attach(DeviceId::Origin(volume.id), device);
         self.held.put_origin(volume.id, file);
+        if volume.is_in_store() && self.config.destage() == Destage::Free {
+            tracing::warn!(
+                "volume {}: its origin is in an object store, and this daemon destages in free order: until a restart the store alone is no state in which the volume was",
+                volume.name
+            );
+        }
         tracing::info!("volume {}: added by the operator, with the origin {}", volume.name, volume.origin.display());
         self.config.volumes.push(volume);
         let exports = self.pump.exports().iter().chain([&export]).cloned().collect();

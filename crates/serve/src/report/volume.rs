@@ -18,6 +18,12 @@ pub struct LinkReport {
     pub why: Option<String>,
     /// How often the connection was lost and made again.
     pub reconnects: u64,
+    /// Bytes that were written to the object store's volume, and that the store does not have yet.
+    pub unsent_bytes: u64,
+    /// Seconds since the oldest of them were written.
+    pub unsent_age_s: u64,
+    /// By whom the volume in the object store was taken over, if it was.
+    pub fenced: Option<String>,
 }
 
 /// Facts of a volume that the daemon knows and the engine does not.
@@ -116,6 +122,20 @@ pub struct VolumeReport {
     /// 0 if it lacks nothing.
     #[serde(default)]
     pub oldest_unsent_flush_s: u64,
+    /// Bytes that clients have written and the origin alone lacks.
+    #[serde(default)]
+    pub unsent_bytes: u64,
+    /// Seconds since the oldest of them were durable here; 0 if the origin lacks nothing that a
+    /// FLUSH has covered.
+    #[serde(default)]
+    pub unsent_age_s: u64,
+    /// Whether another writer has opened the volume in the object store: nothing is written to it
+    /// any more.
+    #[serde(default)]
+    pub fenced: bool,
+    /// Which writer that is.
+    #[serde(default)]
+    pub fenced_by: Option<String>,
     /// Why its origin refused them when they were last tried, unless something was destaged since.
     #[serde(default)]
     pub origin_error: Option<String>,
@@ -209,6 +229,7 @@ impl VolumeReport {
             durations.each_ref().map(|it| it.hour),
             durations.each_ref().map(|it| it.day),
         ];
+        let oldest_unsent_flush_s = origin.unsent_flush_ns.map_or(0, |ns| ns / 1_000_000_000);
         Self {
             name,
             id: origin.id.0,
@@ -227,7 +248,11 @@ impl VolumeReport {
             blocks_cached: origin.blocks_cached,
             blocks_dirty: origin.blocks_dirty,
             destage,
-            oldest_unsent_flush_s: origin.unsent_flush_ns.map_or(0, |ns| ns / 1_000_000_000),
+            oldest_unsent_flush_s,
+            unsent_bytes: (origin.blocks_dirty * BLOCK_BYTES).max(origin_link.unsent_bytes),
+            unsent_age_s: oldest_unsent_flush_s.max(origin_link.unsent_age_s),
+            fenced: origin_link.fenced.is_some(),
+            fenced_by: origin_link.fenced,
             origin_error,
             origin_hang,
             origin_state: if origin_link.away_s.is_some() { "away" } else { "up" }.to_owned(),

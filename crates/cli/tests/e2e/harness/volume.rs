@@ -108,6 +108,14 @@ impl Volume {
         self.daemon = Some(daemon);
     }
 
+    /// Serves by this command, and waits until clients may connect.
+    #[track_caller]
+    pub(crate) fn start_by(&mut self, serve: &mut Command) {
+        let daemon = Daemon::spawn(serve, &self.log);
+        daemon.ready();
+        self.daemon = Some(daemon);
+    }
+
     /// Serves a cache that has several volumes, and waits until clients may connect.
     #[track_caller]
     pub(crate) fn start_several(&mut self) {
@@ -125,6 +133,11 @@ impl Volume {
     /// A volume on these devices, to be served by another daemon; they stay these.
     pub(crate) fn again(&self) -> Self {
         Self { cache: self.cache.clone(), origin: self.origin.clone(), ..Self::new(1, 1) }
+    }
+
+    /// Waits for the daemon's end, however it ends.
+    pub(crate) fn exit(&mut self) -> std::process::ExitStatus {
+        self.daemon.take().expect("the volume is served").ended()
     }
 
     /// SIGTERM; it must end well.

@@ -6,9 +6,9 @@ use std::time::Instant;
 use super::connection::Connection;
 use super::dial::{DialError, LIMIT, Server};
 use super::geometry_of;
-use super::link::LinkWatch;
 use crate::Geometry;
 use crate::real::lock::Access;
+use crate::real::remote::LinkWatch;
 
 /// Why a server that is there again is not used.
 #[derive(Debug)]

@@ -19,8 +19,8 @@ use rustix::io::Errno;
 
 use super::flight::{Answered, Flight, HEADER_BYTES, Lost, Named, Piece, errno};
 use super::stream::Stream;
-use super::task::{Call, Task};
 use crate::real::aligned::AlignedBuf;
+use crate::real::remote::{Call, Task};
 
 /// Received with one system call, beside payload.
 const INPUT_BYTES: usize = 256 << 10;

@@ -10,7 +10,7 @@ use flashfront_nbd_proto::client::{self, Broken};
 use flashfront_nbd_proto::wire::Errno as NbdErrno;
 use rustix::io::Errno;
 
-use super::task::{Task, Wish};
+use crate::real::remote::{Task, Wish};
 
 /// The longest header of a request.
 pub(super) const HEADER_BYTES: usize = 32;

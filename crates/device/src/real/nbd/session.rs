@@ -21,10 +21,10 @@ use super::again::{Refused, again};
 use super::connection::Connection;
 use super::dial::Server;
 use super::flight::{Answered, Named};
-use super::link::LinkNews;
-use super::task::Task;
 use super::{Inbox, Shared};
 use crate::real::lock::Access;
+use crate::real::remote::LinkNews;
+use crate::real::remote::Task;
 use crate::{Geometry, Rng};
 
 /// Requests that a connection has at a time. More bring no server any more; qemu-nbd takes 16.

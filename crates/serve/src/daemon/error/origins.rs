@@ -49,6 +49,19 @@ pub enum OriginsError {
         /// The volumes of the cache.
         known: String,
     },
+    /// Another host has a volume in an object store open.
+    #[error(
+        "{origin}: {host} has the volume open to write (opening {epoch}); stop the daemon there, or see that the host is dead and take the volume over with `flashfront serve --take-over`: what that host has not sent to the store is lost to the volume then",
+        origin = origin.display()
+    )]
+    OpenElsewhere {
+        /// The URL.
+        origin: PathBuf,
+        /// The other host.
+        host: String,
+        /// The number of its opening.
+        epoch: u32,
+    },
     /// Nobody knows where an origin is.
     #[error(
         "{cache}: the cache does not know where the origin of its volume `{name}` is; name it: --origin PATH, or a [[volume]] table with that name in the configuration file",

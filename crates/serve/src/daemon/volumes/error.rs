@@ -25,6 +25,11 @@ pub(in crate::daemon) enum VolumesError {
     Opening,
     #[error("no volume `{name}`; there are: {known}")]
     Unknown { name: String, known: String },
+    #[error(
+        "{origin}: {host} has the volume open to write (opening {epoch}); stop the daemon there. If the host is dead, add the volume while no daemon serves this cache, and start with --take-over",
+        origin = origin.display()
+    )]
+    OpenElsewhere { origin: PathBuf, host: String, epoch: u32 },
     #[error("there is a volume `{0}` already; choose another name")]
     NameTaken(String),
     #[error(transparent)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use flashfront_device::real::{Access, DeviceFile, Storage, watched};
+use flashfront_device::real::{Access, DeviceFile, OpenBy, Storage, watched};
 use flashfront_engine::NewVolume;
 use flashfront_engine::format::OriginRecord;
 
@@ -71,6 +71,10 @@ fn open(wanted: &Wanted, known: &Known) -> Result<Opened, VolumesError> {
     members::refuse_cache(&file).map_err(VolumesError::Serve)?;
     let mut record = OriginRecord::default();
     let unread = |source| VolumesError::Read { path: path.clone(), source };
+    if let Some(OpenBy { host, epoch }) = stale::other_writer(&file, &record) {
+        return Err(VolumesError::OpenElsewhere { origin: path.clone(), host, epoch });
+    }
+    file.take_over().map_err(unread)?;
     stale::record(&file, &mut record).map_err(unread)?;
     leave_others(&file, known)?;
     let volume = NewVolume {

@@ -12,6 +12,30 @@ pub struct LinkState {
     pub away: Option<(Instant, String)>,
     /// How often the connection was lost and made again.
     pub reconnects: u64,
+    /// What is known of a volume in an object store.
+    pub store: Option<StoreState>,
+}
+
+/// A volume in an object store, as it is now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreState {
+    /// Bytes that were written to the device and that the store does not have.
+    pub unsent_bytes: u64,
+    /// The time since which the oldest of them wait.
+    pub unsent_since: Option<Instant>,
+    /// The writer that has taken the volume over.
+    pub fenced: Option<String>,
+    /// The writer that had the volume open when it was opened here.
+    pub open_by: Option<OpenBy>,
+}
+
+/// A writer that has a volume in an object store open, or has died with it open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenBy {
+    /// Its host.
+    pub host: String,
+    /// The number of its opening.
+    pub epoch: u32,
 }
 
 /// What has become of the link.
@@ -28,6 +52,11 @@ pub enum LinkNews {
     Refused {
         /// Why.
         why: String,
+    },
+    /// Somebody else has opened the volume in the object store to write.
+    Fenced {
+        /// The other writer.
+        by: String,
     },
     /// The connection is there again.
     Back {

@@ -41,14 +41,14 @@ pub(in crate::real) trait Task: fmt::Debug + Send {
 
 /// Somebody waits for this.
 #[derive(Debug)]
-pub(super) struct Call {
-    pub(super) ask: Ask,
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
-    pub(super) memory: AlignedBuf,
-    pub(super) answer: Sender<(Result<(), Errno>, AlignedBuf)>,
+pub(in crate::real) struct Call {
+    pub(in crate::real) ask: Ask,
+    pub(in crate::real) offset: u64,
+    pub(in crate::real) bytes: u64,
+    pub(in crate::real) memory: AlignedBuf,
+    pub(in crate::real) answer: Sender<(Result<(), Errno>, AlignedBuf)>,
     /// There as long as the call is.
-    pub(super) _alive: Arc<()>,
+    pub(in crate::real) _alive: Arc<()>,
 }
 
 impl Task for Call {

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A volume in an object store, as a device (ADR 0054).
+//!
+//! A thread owns the volume, and a carrier has threads for its requests. A write is in RAM until it
+//! is in the store, as in the write cache of a disk. A flush waits for a manifest.
+//!
+//! The volume is opened to be read. It is taken over before the first write, when nothing can
+//! refuse the start any more. From then on its last writer is out.
+
+mod faults;
+mod session;
+mod thread;
+
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::thread::JoinHandle;
+
+use flashfront_bucket::{Carrier, Error, Place, Wake, this_writer};
+use flashfront_object::{Mode, Options, SECTOR_BYTES, Volume};
+
+use super::error::OpenError;
+use super::remote::{
+    Abilities, LinkNews, LinkState, LinkWatch, Mark, OpenBy, Remote, Server, StoreState, Task, locked,
+};
+use super::storage::Storage;
+use crate::Geometry;
+use session::Session;
+
+/// I/Os that the thread is given at a time. Reads are requests to the store, and the carrier does
+/// some of them at a time.
+const PLACES: usize = 64;
+/// The unit of volumes, where their size allows it: smaller extents would fill the map.
+const BLOCK_BYTES: u64 = 4096;
+
+/// What is brought to the thread.
+#[derive(Default)]
+struct Inbox {
+    tasks: Vec<Box<dyn Task>>,
+    /// Nobody waits for the tasks of these any more.
+    forgotten: Vec<usize>,
+    /// The volume, opened to be written; the sender hears when the thread has it.
+    opened: Option<(Box<Volume>, Carrier, Sender<()>)>,
+    settling: bool,
+    stopping: bool,
+    /// Something was brought, or the store has answered.
+    is_awake: bool,
+}
+
+/// What the thread shares with those who order.
+struct Shared {
+    inbox: Mutex<Inbox>,
+    changed: Condvar,
+    link: Mutex<LinkState>,
+    mark: Mutex<Mark>,
+    watch: OnceLock<LinkWatch>,
+}
+
+impl Shared {
+    fn give(&self, put: impl FnOnce(&mut Inbox)) {
+        let mut inbox = locked(&self.inbox);
+        put(&mut inbox);
+        inbox.is_awake = true;
+        drop(inbox);
+        self.changed.notify_one();
+    }
+
+    fn tell(&self, news: &LinkNews) {
+        if let Some(watch) = self.watch.get() {
+            (watch.told)(news);
+        }
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+/// Wakes the thread when the store has answered.
+fn wake(shared: &Arc<Shared>) -> Wake {
+    let shared = Arc::clone(shared);
+    Arc::new(move || shared.give(|_| {}))
+}
+
+/// An open volume.
+#[derive(Debug)]
+struct Objects {
+    place: Place,
+    shared: Arc<Shared>,
+    /// Held while the volume is being taken over.
+    taking_over: Mutex<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Tells a volume from all others.
+pub(super) fn serial(mark: &Mark) -> String {
+    let hex: String = mark.volume.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("objects {hex}")
+}
+
+/// Opens a volume to be read. Gives up after a minute.
+pub(super) fn open(path: &Path, url: &str) -> Result<Remote, OpenError> {
+    let failed = |error: Error| OpenError::Objects { error };
+    let place = Place::of(url).map_err(failed)?;
+    let mark = Mark { volume: [0; 16], epoch: 0, sequence: 0, opening: None };
+    let shared = Arc::new(Shared {
+        inbox: Mutex::default(),
+        changed: Condvar::new(),
+        link: Mutex::default(),
+        mark: Mutex::new(mark),
+        watch: OnceLock::new(),
+    });
+    let opened = flashfront_bucket::Session::open_with(&place, Mode::Read, Options::default(), Some(wake(&shared)));
+    let (volume, carrier) = opened.map_err(failed)?.into_parts();
+    *locked(&shared.mark) = mark_of(&volume, None);
+    let manifest = volume.manifest();
+    let open_by = manifest.is_open.then(|| OpenBy { host: manifest.host.clone(), epoch: manifest.epoch });
+    locked(&shared.link).store = Some(StoreState { open_by, ..StoreState::default() });
+    let size_bytes = volume.manifest().sectors * SECTOR_BYTES;
+    let block = if size_bytes.is_multiple_of(BLOCK_BYTES) { BLOCK_BYTES } else { SECTOR_BYTES };
+    let geometry = Geometry { size_bytes, logical_block_bytes: block as u32, rotational: Some(false) };
+    let session = Session::new(Arc::clone(&shared), volume, carrier);
+    let thread = std::thread::Builder::new().name("objects".to_owned()).spawn(move || thread::run(session));
+    let thread = thread.map_err(|error| OpenError::Io { path: path.into(), doing: "open", error })?;
+    let abilities = Abilities {
+        name: "the object store",
+        geometry,
+        storage: Storage::of_name(&place.to_string()),
+        places: PLACES,
+        may_flush: true,
+        may_discard: true,
+    };
+    let objects = Objects { place, shared, taking_over: Mutex::default(), thread: Some(thread) };
+    Ok(Remote::new(objects, abilities))
+}
+
+fn mark_of(volume: &Volume, opening: Option<u32>) -> Mark {
+    let (manifest, newest) = (volume.manifest(), volume.manifest().newest());
+    Mark { volume: manifest.volume, epoch: newest.epoch, sequence: newest.sequence, opening }
+}
+
+impl Server for Objects {
+    fn submit(&self, task: Box<dyn Task>) {
+        self.shared.give(|inbox| inbox.tasks.push(task));
+    }
+
+    fn forget(&self, owner: usize) {
+        self.shared.give(|inbox| {
+            inbox.tasks.retain(|task| task.owner() != owner);
+            inbox.forgotten.push(owner);
+        });
+    }
+
+    fn link(&self) -> LinkState {
+        locked(&self.shared.link).clone()
+    }
+
+    fn watch(&self, watch: LinkWatch) {
+        let _ = self.shared.watch.set(watch);
+    }
+
+    fn mark(&self) -> Option<Mark> {
+        Some(*locked(&self.shared.mark))
+    }
+
+    fn take_over(&self) -> io::Result<()> {
+        let _one_at_a_time = locked(&self.taking_over);
+        let before = *locked(&self.shared.mark);
+        if before.opening.is_some() {
+            return Ok(());
+        }
+        let wake = Some(wake(&self.shared));
+        let mode = Mode::Write(this_writer());
+        let opened = flashfront_bucket::Session::open_with(&self.place, mode, Options::default(), wake);
+        let (volume, carrier) = opened.map_err(io::Error::other)?.into_parts();
+        let now = mark_of(&volume, Some(volume.manifest().epoch));
+        if (Mark { opening: None, ..now }) != before {
+            return Err(io::Error::other(format!(
+                "{}: another writer has changed the volume since it was opened here; start again",
+                self.place
+            )));
+        }
+        let (given, taken) = channel();
+        self.shared.give(|inbox| inbox.opened = Some((volume, carrier, given)));
+        taken.recv().map_err(|_| io::Error::other("the thread of the connections has ended"))
+    }
+
+    fn settle(&self) {
+        self.shared.give(|inbox| inbox.settling = true);
+    }
+}
+
+impl Drop for Objects {
+    /// Waits some seconds at most for a last manifest, which says that no writer has the volume
+    /// open.
+    fn drop(&mut self) {
+        self.shared.give(|inbox| inbox.stopping = true);
+        // The thread itself may be the last to have the device.
+        if let Some(thread) = self.thread.take().filter(|it| it.thread().id() != std::thread::current().id()) {
+            let _ = thread.join();
+        }
+    }
+}
