@@ -50,7 +50,7 @@ canaries! {
     MessageDoubled, "message-doubled", "a message of a lane comes twice now and then";
     MessageOvertakes, "message-overtakes", "a message comes before others that the same sender sent earlier";
     CoveredLate, "covered-late", "a flush of the cache device covers what a lane wrote until it hears of the flush";
-    GrantTwice, "grant-twice", "destage gives a grant twice, for two places";
+    GrantTwice, "grant-twice", "a grant of destage counts twice: its lane starts two runs";
     GrantLost, "grant-lost", "a lane gives a grant of destage back, and uses it all the same";
     CancelledAnswered, "cancelled-answered", "a piece that waited and was given up is answered once more";
     IdReused, "id-reused", "a new volume gets the id of one that was removed";

@@ -10,7 +10,6 @@ use super::refusals::Refusals;
 use super::state::Ending;
 use crate::act::destage::run::run_end;
 use crate::cx::Cx;
-use crate::fact::canary::Canary;
 use crate::fact::types::{OriginId, Time};
 use crate::lane::Lane;
 use crate::lanes::Lanes;
@@ -361,13 +360,9 @@ impl Batches {
     ) -> Option<Came> {
         let (lane, end) = (router.lane_of(first), run_end_max(first, want.place, router, cx));
         self.grants += 1;
-        let mut grant = Grant { number: self.grants, origin: want.origin, first, end, era: want.era, takes };
+        let grant = Grant { number: self.grants, origin: want.origin, first, end, era: want.era, takes };
         self.out = Some((grant, want.place));
         self.run_began(want.place);
-        if cx.facts.planted(Canary::GrantTwice) {
-            grant.end = first.next();
-            lanes.send(lane, Down::Grant(Grant { first: first.next(), end, ..grant }), cx);
-        }
         match lanes.ask(lane, Down::Grant(grant), cx) {
             Some(Up::GrantUsed(used)) => self.used(&used),
             _ => None,

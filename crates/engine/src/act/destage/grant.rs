@@ -13,6 +13,12 @@ use crate::organ::index::Flat;
 /// Starts the run that a grant allows, if it can start now.
 pub(crate) fn use_grant(lane: &mut Lane, grant: &Grant, cx: &mut Cx<'_>) -> Used {
     let (came, end) = try_grant(lane, grant, cx);
+    if came == Came::Run
+        && cx.facts.planted(Canary::GrantTwice)
+        && let Some(first) = lane.store.next_dirty(end).filter(|next| *next < grant.end)
+    {
+        try_grant(lane, &Grant { first, ..*grant }, cx);
+    }
     let gives_back = came == Came::Run && cx.facts.planted(Canary::GrantLost);
     let came = if gives_back { Came::Nothing } else { came };
     Used { number: grant.number, origin: grant.origin, came, end }
