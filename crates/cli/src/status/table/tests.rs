@@ -137,10 +137,21 @@ volume      data  100 TiB  writethrough  471 GiB dirty
   policy    gated, durability flush
 REFUSED     data: the origin refuses dirty data: no space left (ENOSPC); it is
             tried again
+SIZE        data: the origin is larger than the volume (101 TiB): flashfront
+            volume grow data
 FAILED      data: 1 read and 12,345 writes of the origin; see the log
 ";
     assert!(text.contains(lines), "{text}");
     assert!(text.contains("cache       /dev/nvme0n1  lead\ncache       /dev/nvme1n1  mirror\n"), "{text}");
+}
+
+#[test]
+fn a_fenced_volume_says_by_whom_and_is_no_origin_to_be_mended() {
+    let mut report = report();
+    (report.volumes[0].fenced, report.volumes[0].fenced_by) = (true, Some("other-host, epoch 7".to_owned()));
+    let text = table(&report, None).unwrap();
+    assert!(text.contains("FENCED      data: another writer") && text.contains("other-host"), "{text}");
+    assert!(!text.contains("REFUSED"), "{text}");
 }
 
 #[test]
