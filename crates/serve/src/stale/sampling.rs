@@ -3,7 +3,7 @@
 
 use std::io;
 
-use flashfront_device::real::{DeviceFile, ReadAt};
+use flashfront_device::real::{DeviceFile, ReadAt, each};
 
 use super::record::{Sample, crc};
 use super::samples::Samples;
@@ -25,22 +25,27 @@ pub(super) fn sample(origin: &DeviceFile) -> io::Result<Samples> {
 /// Reads the sampled places of an origin, and says which are vital.
 fn take(origin: &DeviceFile) -> io::Result<Vec<(Sample, bool)>> {
     let ranges = flashfront_device::real::sampled(origin)?;
-    let mut found = Vec::new();
-    for (ranges, unit, vital) in [(ranges.vital, SECTOR_BYTES, true), (ranges.others, PLACE_BYTES, false)] {
-        for (start, end) in ranges {
-            for from in (start..end).step_by(READ_BYTES as usize) {
-                let mut bytes = vec![0; (end - from).min(READ_BYTES) as usize];
-                // A place that can't be read is no sample.
-                if origin.read_at(from, &mut bytes).is_err() {
-                    continue;
-                }
-                for (nth, part) in bytes.chunks(unit as usize).enumerate() {
-                    let offset = from + nth as u64 * unit;
-                    found.push((Sample { offset, len: part.len() as u32, hashes: vec![crc(part)] }, vital));
-                }
-            }
+    let kinds = [(ranges.vital, SECTOR_BYTES, true), (ranges.others, PLACE_BYTES, false)];
+    let parts = kinds.iter().flat_map(|(ranges, unit, vital)| {
+        let cut = |&(start, end): &(u64, u64)| {
+            (start..end).step_by(READ_BYTES as usize).map(move |from| (from, (end - from).min(READ_BYTES)))
+        };
+        ranges.iter().flat_map(cut).map(|part| (part, *unit, *vital))
+    });
+    let parts: Vec<_> = parts.collect();
+    // Several at a time: the first write waits for it, and a server may be 50 ms away.
+    let read = |_, &((from, len), unit, vital): &((u64, u64), u64, bool)| {
+        let mut bytes = vec![0; len as usize];
+        // A place that can't be read is no sample.
+        if origin.read_at(from, &mut bytes).is_err() {
+            return Vec::new();
         }
-    }
+        let sample = |(nth, part): (usize, &[u8])| {
+            (Sample { offset: from + nth as u64 * unit, len: part.len() as u32, hashes: vec![crc(part)] }, vital)
+        };
+        bytes.chunks(unit as usize).enumerate().map(sample).collect()
+    };
+    let mut found: Vec<(Sample, bool)> = each(&parts, read).into_iter().flatten().collect();
     found.sort_by_key(|(sample, _)| sample.offset);
     Ok(found)
 }
