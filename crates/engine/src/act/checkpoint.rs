@@ -37,7 +37,7 @@ pub(crate) const BATCH_BLOCKS: u32 = 64;
 pub(crate) mod eras;
 pub(crate) mod state;
 
-use eras::{room_for_eras, write_eras};
+use eras::{can_checkpoint, may_tell_eras, room_for_eras, write_eras};
 use state::{Checkpoint, CheckpointPhase};
 
 /// Begins a checkpoint if one is wanted or the log since the last one is long.
@@ -49,7 +49,7 @@ pub(crate) fn checkpoint_step(lane: &mut Lane, cx: &mut Cx<'_>) {
     // (16 bytes a block) stays under 1.6 % of the log.
     let long = lane.log.segments_since_checkpoint() >= (lane.log.segments().len() as u64 / 4).max(4);
     let useful = lane.log.next_seq > lane.checkpoint.covers || lane.checkpoint.generation == 0;
-    if (lane.checkpoint.wanted || long) && useful {
+    if (lane.checkpoint.wanted || long) && useful && can_checkpoint(lane, cx) || may_tell_eras(lane, cx) {
         begin_checkpoint(lane, cx);
     }
 }
@@ -91,7 +91,7 @@ pub(crate) fn begin_checkpoint(lane: &mut Lane, cx: &mut Cx<'_>) {
     lane.checkpoint = Checkpoint {
         eras_blocks,
         clean_left,
-        eras_from: Some((Flat(0), 0)),
+        eras_from: (eras_blocks > 0).then_some((Flat(0), 0)),
         seq: lane.log.next_seq,
         heads: lane.log.heads(),
         next_segments: lane.log.next_segments(),
@@ -107,7 +107,7 @@ fn write_batch(lane: &mut Lane, cx: &mut Cx<'_>) {
     if write_eras(lane, buf, cx) {
         return;
     }
-    if lane.eras.is_some() && lane.checkpoint.eras_from.is_some() {
+    if lane.checkpoint.eras_from.is_some() {
         // More than there was room for.
         lane.checkpoint.wanted = true;
         abandon_checkpoint(lane, cx);
@@ -264,7 +264,7 @@ pub(crate) fn checkpoint_flushed(lane: &mut Lane, result: Result<(), DeviceError
         CheckpointPhase::LogDurable => write_head(lane, cx),
         _ => {
             lane.log.mark_checkpoint();
-            lane.checkpoint.covers = lane.checkpoint.seq;
+            lane.checkpoint.is_durable();
             cx.delta.counters.checkpoints += 1;
             end_checkpoint(lane, cx);
             take_proof(lane, cx);

@@ -21,6 +21,7 @@ mod waiting;
 
 use alloc::vec::Vec;
 
+use crate::act::checkpoint::eras::may_write_version;
 use crate::act::commit::seal::seal_full;
 use crate::act::destage::versions::{era_of_write, overwritten};
 use crate::cx::Cx;
@@ -45,7 +46,7 @@ pub(crate) fn append_write(lane: &mut Lane, flat: Flat, found: Option<Found>, fr
     if found.is_some_and(|found| overwrite_in_place(lane, flat, found, from, cx)) {
         return true;
     }
-    if !open(lane, Stream::Writes, For::Clients, cx) {
+    if !may_write_version(lane, cx) || !open(lane, Stream::Writes, For::Clients, cx) {
         return false;
     }
     let hits = match found {

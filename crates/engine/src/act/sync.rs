@@ -14,6 +14,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::act::checkpoint::begin_checkpoint;
+use crate::act::checkpoint::eras::can_checkpoint;
 use crate::act::commit::log::Bytes;
 use crate::act::damage::{found_again, take_for_found};
 use crate::act::destage::versions::is_held;
@@ -176,7 +177,7 @@ fn copy_dirty(lane: &mut Lane, cx: &mut Cx<'_>) {
                 return;
             }
             if !sync.tries_again(cx.now) {
-                if lane.checkpoint.resting() && !has_older(lane, cx) {
+                if lane.checkpoint.resting() && can_checkpoint(lane, cx) && !has_older(lane, cx) {
                     let Some(sync) = &mut lane.sync else { return };
                     sync.phase = SyncPhase::Checkpoint;
                     begin_checkpoint(lane, cx);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a lane does with a message of the coordinator.
 
+use crate::act::checkpoint::eras::can_checkpoint;
 use crate::act::checkpoint::{begin_checkpoint, checkpoint_flushed};
 use crate::act::commit::unproven::{drop_doubtful, promoted_flushed};
 use crate::act::destage::barrier::fail_awaiting_eras;
@@ -53,7 +54,9 @@ impl Lane {
             Down::GoOn => end_recovery(self, cx),
             Down::LeadChanged => self.lead_changed(cx),
             Down::ForgetCopies => self.trouble.forget_copies(),
-            Down::Checkpoint => begin_checkpoint(self, cx),
+            // One that would not tell of eras is worse than none.
+            Down::Checkpoint if can_checkpoint(self, cx) => begin_checkpoint(self, cx),
+            Down::Checkpoint => {}
         }
     }
 

@@ -2,7 +2,8 @@
 //! Lanes are opened at the same time, each with one batch under way.
 
 use flashfront_device::sim::Fate;
-use flashfront_engine::Mode;
+use flashfront_device::wrap::{Fault, Rule};
+use flashfront_engine::{Destage, Mode, Op};
 use flashfront_proof::{Client, OriginSpec, WorldSpec};
 
 const LANES: u32 = 4;
@@ -63,4 +64,58 @@ fn a_daemon_without_threads_for_lanes_has_them_while_it_opens() {
         client.finish();
     }
     assert_eq!(client.world.arena.turns_apart(), turns, "the helpers have ended");
+}
+
+/// Two lanes, whose checkpoints tell of eras.
+fn ordered(destage: Destage) -> Client {
+    let origin = OriginSpec { size_bytes: 16 << 20, logical_block_bytes: 512, mode: Mode::Writeback };
+    let mut spec = WorldSpec { lanes: 2, stripe_blocks: 4, segments_per_lane: 64, ..WorldSpec::default() };
+    spec.origins = vec![origin];
+    spec.options.destage = destage;
+    let mut client = Client::fresh(spec);
+    // Nothing gets to the origin for an hour.
+    let silent = Rule { op: Some(Op::Write), ..Rule::always(Fault::Hang { hold_ns: 3_600_000_000_000 }) };
+    client.world.origins[0].faults.order(silent);
+    client
+}
+
+/// Writes a stripe of the first lane again and again, and waits only so long for an answer.
+fn fill_the_first_lane(client: &mut Client) {
+    for stripe in (0..1024).step_by(2) {
+        client.write(0, stripe * 32, 32, false);
+        client.world.pass(1_000_000);
+        if stripe % 32 == 0 {
+            client.flush(0);
+        }
+    }
+    client.world.pass(1_000_000_000);
+}
+
+/// The origin answers again after a power cut: all is there, and goes to it.
+fn come_back(client: &mut Client, destage: Destage) {
+    client.world.origins[0].faults.heal();
+    client.crash(3, Fate::Lost, Fate::Lost);
+    client.world.spec.options.destage = destage;
+    client.open();
+    assert!(client.world.engine().status().counters.checkpoints >= 2, "each lane begins with a checkpoint");
+    client.read_all();
+    client.world.drain();
+    client.judge_origin(0);
+}
+
+#[test]
+fn one_lane_full_of_versions_can_be_opened() {
+    let mut client = ordered(Destage::Ordered);
+    fill_the_first_lane(&mut client);
+    let status = client.world.engine().status();
+    // The dirty limit has room for more. But a checkpoint of the lane has not.
+    assert!(status.blocks_dirty > 400 && status.blocks_dirty < 500, "{}", status.blocks_dirty);
+    come_back(&mut client, Destage::Ordered);
+}
+
+#[test]
+fn a_cache_that_is_full_of_dirty_blocks_can_be_opened_in_order() {
+    let mut client = ordered(Destage::Free);
+    fill_the_first_lane(&mut client);
+    come_back(&mut client, Destage::Ordered);
 }

@@ -56,6 +56,8 @@ pub(crate) struct Checkpoint {
     /// Blocks at the end of the area for what eras need, and how many of them are written.
     pub(super) eras_blocks: u32,
     pub(super) eras_written: u32,
+    /// The last one that is durable tells which versions eras need.
+    pub(super) tells_eras: bool,
     /// The next version to write.
     pub(super) eras_from: Option<(Flat, u64)>,
     /// What is to be said of eras that are on their origins.
@@ -93,9 +95,20 @@ impl Checkpoint {
             generation: self.generation + 1,
             phase: CheckpointPhase::Body,
             flushes: self.flushes,
+            tells_eras: self.tells_eras,
             block: 1,
             ..Self::default()
         }
+    }
+
+    /// Whether the last one that is durable tells which versions eras need.
+    pub(super) const fn tells_eras(&self) -> bool {
+        self.tells_eras
+    }
+
+    /// This one is durable.
+    pub(super) const fn is_durable(&mut self) {
+        (self.covers, self.tells_eras) = (self.seq, self.eras_blocks > 0);
     }
 
     /// The opening found the head of a checkpoint.

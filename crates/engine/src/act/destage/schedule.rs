@@ -8,12 +8,14 @@ use super::ordered::order_step;
 use super::rate::{Pace, View, pace};
 use super::readers::Credit;
 use super::state::Ending;
+use crate::act::checkpoint::eras::may_write_version;
 use crate::act::direct::any_awaits_clean;
 use crate::act::throttle::Throttle;
 use crate::act::write::awaits_room_at;
 use crate::cx::Cx;
 use crate::delta::Delta;
 use crate::fact::types::{Destage, Mode, Time};
+use crate::lane::Lane;
 use crate::lanes::Lanes;
 use crate::organ::grant::Used;
 use crate::organ::origin::Stage;
@@ -55,6 +57,11 @@ pub(crate) struct Destager {
 /// Whether destage keeps the order of FLUSHes.
 fn is_ordered(cx: &Cx<'_>) -> bool {
     cx.facts.options.destage == Destage::Ordered
+}
+
+/// Whether writes wait until eras need less versions, of whatever origin.
+fn awaits_versions(lane: &Lane, cx: &Cx<'_>) -> bool {
+    !lane.awaiting_room.is_empty() && !may_write_version(lane, cx)
 }
 
 impl Outlook for Destager {
@@ -254,7 +261,8 @@ impl Destager {
             return None;
         }
         let waited_for = || lanes.iter().any(|lane| lane.trouble.next_urgent(facts.places()).is_some());
-        let barred = || is_ordered(cx) && lanes.iter().any(|lane| any_awaits_clean(lane, &facts.places()));
+        let bars = |lane: &Lane| any_awaits_clean(lane, &facts.places()) || awaits_versions(lane, cx);
+        let barred = || is_ordered(cx) && lanes.iter().any(|lane| bars(lane));
         let to_go = match facts.stage {
             Stage::Coming | Stage::Serving => false,
             Stage::Leaving { destaged: true } => true,
