@@ -184,7 +184,7 @@ fn a_server_that_comes_back_as_another_is_not_used() {
     };
     let durable = served.disk().durable.clone();
     for (bytes, flags, first, why) in [
-        (2 << 20, ALL, b"mine", "came back with 2097152 bytes"),
+        (1 << 19, ALL, b"mine", "came back with 524288 bytes"),
         (1 << 20, ALL | export_flag::READ_ONLY, b"mine", "read-only"),
         (1 << 20, ALL, b"your", "other content"),
     ] {
