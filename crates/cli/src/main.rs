@@ -15,6 +15,7 @@ use terminal::{Paint, Tone};
 mod advise;
 mod assert;
 mod bench;
+mod cache;
 mod check;
 mod choice;
 mod columns;
@@ -97,6 +98,7 @@ enum Verb {
     Top(top::Top),
     Set(set::Set),
     Volume(volume::Volume),
+    Cache(cache::Cache),
     Drain(drain::Drain),
     Mirror(mirror::Mirror),
     Detach(detach::Detach),
@@ -133,6 +135,7 @@ fn main() -> ExitCode {
         Verb::Top(verb) => verb.run(),
         Verb::Set(verb) => verb.run(),
         Verb::Volume(verb) => verb.run(),
+        Verb::Cache(verb) => verb.run(),
         Verb::Drain(verb) => verb.run(),
         Verb::Mirror(verb) => verb.run(),
         Verb::Detach(verb) => verb.run(),

@@ -450,7 +450,7 @@ impl Change {
     }
 }
 
-fn done(started: Instant, json: bool) -> anyhow::Result<()> {
+pub(crate) fn done(started: Instant, json: bool) -> anyhow::Result<()> {
     if json { human::print_json(&Done { done: true, seconds: started.elapsed().as_secs_f64() }) } else { Ok(()) }
 }
 

@@ -19,6 +19,8 @@ use crate::fact::types::{Block, Key, OriginId};
 mod block;
 mod checkpoint;
 mod commit;
+mod grow;
+mod grown;
 mod named;
 mod pairing;
 mod superblock;
@@ -34,6 +36,8 @@ pub use checkpoint::{
     decode_checkpoint_eras, encode_checkpoint_ages, encode_checkpoint_entries, encode_checkpoint_eras,
 };
 pub use commit::{CommitHeader, Entry};
+use grown::GrownMedia;
+pub use grown::{GrowError, Grown, LogPart, PARTS_MAX};
 pub use pairing::{Mirror, Pairing, PairingError, choose};
 pub use superblock::{Superblock, SuperblockError, checkpoint_blocks};
 pub use unproven::UnprovenBlocks;
@@ -44,8 +48,8 @@ pub use volumes::{
 
 /// First bytes of both superblocks.
 pub const MAGIC: [u8; 8] = *b"FLASHFRT";
-/// The newest format. This code reads version 1 too, and keeps it where it finds it.
-pub const VERSION: u32 = 2;
+/// The newest format. This code reads the older ones too, and keeps them where it finds them.
+pub const VERSION: u32 = 3;
 /// The most entries of one commit: those that fit behind the header's fixed part in one block.
 pub const COMMIT_ENTRIES_MAX: usize = 252;
 /// Entries of one checkpoint block.
@@ -132,7 +136,9 @@ pub struct SuperblockMedia {
     /// With version 1 the origins, [`OriginMedia`]; with version 2 a [`TableRefMedia`], and zeroes.
     volumes: [u8; ORIGINS_MAX * size_of::<OriginMedia>()],
     paired: U64,
-    reserved: [u8; BLOCK_LEN - 104 - ORIGINS_MAX * size_of::<OriginMedia>()],
+    /// With version 3; else zeroes.
+    grown: GrownMedia,
+    reserved: [u8; BLOCK_LEN - 104 - ORIGINS_MAX * size_of::<OriginMedia>() - size_of::<GrownMedia>()],
 }
 
 /// Where the table of volumes is, as recorded in the superblock of version 2.

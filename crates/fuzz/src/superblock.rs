@@ -109,7 +109,7 @@ fn decoded(superblock: &Superblock) {
     for lane in [0, superblock.lanes - 1] {
         let slots = superblock.segments_per_lane * superblock.segment_blocks;
         assert!(superblock.checkpoint_offset(lane, 0) >= BLOCK as u64, "the log is on the superblock");
-        let end = superblock.slot_offset(lane, slots);
+        let end = superblock.slot_offset(lane, slots - 1) + BLOCK as u64;
         assert!(end <= superblock.cache_bytes - BLOCK as u64, "the log is beyond the device");
     }
 }

@@ -69,6 +69,7 @@ impl Media {
             checkpoint_blocks: area as u32,
             stripe_blocks: STRIPE_BLOCKS as u32,
             first_block: 1,
+            grown: None,
             table: None,
             origins: vec![record],
         };

@@ -57,6 +57,8 @@ pub struct WorldSpec {
     pub apart: Option<usize>,
     /// But only while the cache opens, as in a daemon without threads for lanes.
     pub apart_while_opening: bool,
+    /// The number of segments of each lane that came by growing.
+    pub grown_segments: u32,
     /// Walk the engine's invariants after each input.
     pub check: bool,
 }
@@ -83,6 +85,7 @@ impl Default for WorldSpec {
             order: 0,
             apart: None,
             apart_while_opening: false,
+            grown_segments: 0,
             check: true,
         }
     }
@@ -92,6 +95,14 @@ impl WorldSpec {
     /// The superblock of such a cache, freshly formatted.
     #[must_use]
     pub fn superblock(&self) -> Superblock {
+        if self.grown_segments > 0 {
+            let segments_per_lane = self.segments_per_lane - self.grown_segments;
+            let made = Self { segments_per_lane, grown_segments: 0, ..self.clone() }.superblock();
+            let step = u64::from(self.lanes * self.segment_blocks) * BLOCK_BYTES;
+            let mut sizes = (1..).map(|nth| made.grown_to(made.cache_bytes + nth * step));
+            let grown = sizes.find(|it| it.as_ref().is_ok_and(|it| it.segments_per_lane == self.segments_per_lane));
+            return grown.and_then(Result::ok).unwrap_or(made);
+        }
         let area = checkpoint_blocks(self.segments_per_lane, self.segment_blocks);
         let tables = TABLE_BLOCKS.max(Table::blocks_for(self.origins.len()));
         let lane = 2 * area + u64::from(self.segments_per_lane) * u64::from(self.segment_blocks);
@@ -117,6 +128,7 @@ impl WorldSpec {
             checkpoint_blocks: area as u32,
             stripe_blocks: self.stripe_blocks,
             first_block: 1 + 2 * tables,
+            grown: None,
             table: Some(Table { first_block: 1, blocks: tables, number: 1, next_id: self.origins.len() as u32 }),
             origins: self.origins.iter().enumerate().map(record).collect(),
         }

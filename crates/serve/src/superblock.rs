@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use flashfront_device::real::DeviceFile;
 use flashfront_engine::BLOCK_BYTES;
-use flashfront_engine::format::{Mirror, Superblock, SuperblockError, TableError};
+use flashfront_engine::format::{Superblock, SuperblockError, TableError};
 
 /// Why one copy can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,7 +70,7 @@ pub enum SuperblockReadError {
     },
     /// The device is not as large as it was.
     #[error(
-        "{path}: the device has {found}, but the cache was made with {expected}: it was truncated, grown or copied in part; give it that size again and all of its bytes. `flashfront format --force` makes a new cache, and gives up what was dirty in this one",
+        "{path}: the device has {found}, but the cache was made with {expected}: it was truncated or copied in part; give it that size again and all of its bytes. `flashfront format --force` makes a new cache, and gives up what was dirty in this one",
         path = path.display(), found = crate::config::Size(*found).told(), expected = crate::config::Size(*expected).told()
     )]
     Resized {
@@ -139,13 +139,12 @@ pub(crate) fn read_with(
             // say.
             let mut last = vec![0; BLOCK_BYTES as usize];
             let read = read_at(Superblock::offsets(bytes)[1], &mut last);
-            let is_copy = |it: Superblock| may_be_larger(&it) && it.cache_bytes == bytes;
+            let is_copy = |it: Superblock| it.cache_bytes == bytes;
             if read.is_ok() && Superblock::decode(&last).is_ok_and(is_copy) {
                 offsets = Superblock::offsets(bytes);
             }
         }
         if let Ok(superblock) = &copies[nth]
-            && may_be_larger(superblock)
             && superblock.cache_bytes < size
         {
             offsets = Superblock::offsets(superblock.cache_bytes);
@@ -169,9 +168,8 @@ pub(crate) fn read_with(
         [Err(error), Ok(superblock)] => Stored { superblock, damaged: Some((offsets[0], error)) },
         [Err(first), Err(last)] => return Err(unusable(path(), first, Err(last), offsets[1])),
     };
-    let fits = stored.superblock.cache_bytes == size
-        || may_be_larger(&stored.superblock) && stored.superblock.cache_bytes < size;
-    if !fits {
+    // A device may be larger than its cache: `flashfront cache grow` uses the rest.
+    if stored.superblock.cache_bytes > size {
         let expected = stored.superblock.cache_bytes;
         return Err(SuperblockReadError::Resized { path: path(), expected, found: size });
     }
@@ -196,11 +194,6 @@ pub(crate) fn is_cache(device: &DeviceFile) -> io::Result<bool> {
     let mut block = vec![0; BLOCK_BYTES as usize];
     device.read_at(0, &mut block)?;
     Ok(matches!(Superblock::decode(&block), Ok(_) | Err(SuperblockError::Newer { .. })))
-}
-
-/// A device that was never half of a mirrored cache is used as a whole.
-fn may_be_larger(superblock: &Superblock) -> bool {
-    superblock.pairing.mirror != Mirror::None
 }
 
 fn unusable(

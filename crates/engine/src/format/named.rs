@@ -12,7 +12,11 @@ impl Superblock {
     /// The format's version.
     #[must_use]
     pub const fn version(&self) -> u32 {
-        if self.table.is_some() { 2 } else { 1 }
+        match (&self.grown, &self.table) {
+            (Some(_), _) => 3,
+            (None, Some(_)) => 2,
+            (None, None) => 1,
+        }
     }
 
     /// The most volumes of this cache.

@@ -3,6 +3,7 @@
 //!
 //! A layout that makes no sense is refused here, so that no other code has to doubt it.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use core::mem::offset_of;
@@ -13,7 +14,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::block::{BLOCK_LEN, NUMBER_MAX, block_crc, put_text, text};
 use super::volumes::{ORIGINS_MAX, OriginRecord, Table};
 use super::{
-    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, MAGIC, Mirror, NO_SLOT, OriginMedia, Pairing,
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, Grown, MAGIC, Mirror, NO_SLOT, OriginMedia, Pairing,
     SEGMENTS_MIN, STREAMS, SuperblockMedia, TableRefMedia, VERSION,
 };
 use crate::fact::types::{BLOCK_BYTES, Mode, OriginId};
@@ -94,6 +95,8 @@ pub struct Superblock {
     pub stripe_blocks: u32,
     /// Block where lane 0 starts.
     pub first_block: u32,
+    /// How the cache has grown since it was made, if it has.
+    pub grown: Option<Box<Grown>>,
     /// Where the table of volumes is; `None`: format version 1, whose superblock has them itself.
     pub table: Option<Table>,
     /// The origins, by ascending ids. With version 2 [`Superblock::read_table`] fills them in.
@@ -199,6 +202,9 @@ impl Superblock {
         media.checkpoint_blocks = self.checkpoint_blocks.into();
         media.stripe_blocks = self.stripe_blocks.into();
         media.first_block = self.first_block.into();
+        if let Some(grown) = &self.grown {
+            media.grown = grown.encode();
+        }
         if let Some(table) = &self.table {
             let mut place = TableRefMedia::new_zeroed();
             place.number = table.number.into();
@@ -269,6 +275,7 @@ impl Superblock {
             checkpoint_blocks: media.checkpoint_blocks.get(),
             stripe_blocks: media.stripe_blocks.get(),
             first_block: media.first_block.get(),
+            grown: (media.version.get() > 2).then(|| Grown::decode(&media.grown)),
             table,
             origins,
         };
@@ -303,7 +310,11 @@ impl Superblock {
         // With the limits above none of these numbers goes beyond 2^53. So they may be multiplied
         // now.
         let slots = u64::from(self.segments_per_lane) * u64::from(self.segment_blocks);
-        let end = u64::from(self.first_block) + u64::from(self.lanes) * self.lane_blocks() + 1;
+        let end = u64::from(self.first_block) + u64::from(self.lanes) * self.made_lane_blocks() + 1;
+        let last = (self.cache_bytes / BLOCK_BYTES).saturating_sub(1);
+        if self.grown.as_ref().is_some_and(|grown| !self.has_sound_parts(grown, end, last)) {
+            return nonsense("grown");
+        }
         if self.segments_per_lane < SEGMENTS_MIN
             || self.first_block == 0
             || slots >= u64::from(NO_SLOT)
@@ -335,12 +346,26 @@ impl Superblock {
     #[must_use]
     pub fn free_blocks(&self) -> [Range<u64>; 2] {
         let first = u64::from(self.first_block);
-        let end = first + u64::from(self.lanes) * self.lane_blocks();
-        [1..first, end..self.cache_bytes / BLOCK_BYTES - 1]
+        let end = first + u64::from(self.lanes) * self.made_lane_blocks();
+        // The last copy of the superblock was just before what was gained first.
+        let last = self.grown.as_ref().map_or(self.cache_bytes / BLOCK_BYTES, |grown| grown.first_block());
+        [1..first, end..last - 1]
     }
 
-    fn lane_blocks(&self) -> u64 {
-        2 * u64::from(self.checkpoint_blocks) + u64::from(self.segments_per_lane) * u64::from(self.segment_blocks)
+    /// Blocks of a checkpoint area when the cache was made.
+    fn made_checkpoint_blocks(&self) -> u64 {
+        self.grown.as_ref().map_or(self.checkpoint_blocks, |grown| grown.made_checkpoint_blocks).into()
+    }
+
+    /// Blocks of a lane when the cache was made: its checkpoint areas and its segments.
+    fn made_lane_blocks(&self) -> u64 {
+        let segments = self.grown.as_ref().map_or(self.segments_per_lane, |grown| grown.made_segments);
+        2 * self.made_checkpoint_blocks() + u64::from(segments) * u64::from(self.segment_blocks)
+    }
+
+    /// The first block of a lane as the cache was made.
+    fn made_first_block(&self, lane: u32) -> u64 {
+        u64::from(self.first_block) + u64::from(lane) * self.made_lane_blocks()
     }
 
     /// Slots of each lane.
@@ -362,10 +387,11 @@ impl Superblock {
     /// First byte of a checkpoint area (0 or 1) of a lane.
     #[must_use]
     pub fn checkpoint_offset(&self, lane: u32, area: u32) -> u64 {
-        (u64::from(self.first_block)
-            + u64::from(lane) * self.lane_blocks()
-            + u64::from(area) * u64::from(self.checkpoint_blocks))
-            * BLOCK_BYTES
+        let first = match &self.grown {
+            None => self.made_first_block(lane),
+            Some(grown) => grown.checkpoints + 2 * u64::from(lane) * u64::from(self.checkpoint_blocks),
+        };
+        (first + u64::from(area) * u64::from(self.checkpoint_blocks)) * BLOCK_BYTES
     }
 
     /// The blocks that formatting writes besides the superblocks, as (first byte, block of 4096
@@ -397,7 +423,9 @@ impl Superblock {
     /// First byte of a slot of a lane.
     #[must_use]
     pub fn slot_offset(&self, lane: u32, slot: u32) -> u64 {
-        self.checkpoint_offset(lane, 2) + u64::from(slot) * BLOCK_BYTES
+        let gained = self.grown.as_ref().and_then(|grown| grown.block_of(lane, slot, self.segment_blocks));
+        let made = || self.made_first_block(lane) + 2 * self.made_checkpoint_blocks() + u64::from(slot);
+        gained.unwrap_or_else(made) * BLOCK_BYTES
     }
 }
 

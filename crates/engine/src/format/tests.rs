@@ -9,7 +9,7 @@ use crate::fact::types::Mode;
 mod volumes;
 
 /// Two lanes of 16 segments of 8 blocks.
-fn superblock() -> Superblock {
+pub(super) fn superblock() -> Superblock {
     let origin = OriginRecord {
         id: OriginId(0),
         mode: Mode::Writeback,
@@ -32,6 +32,7 @@ fn superblock() -> Superblock {
         checkpoint_blocks: 3,
         stripe_blocks: 16,
         first_block: 1,
+        grown: None,
         table: None,
         origins: vec![origin],
     }

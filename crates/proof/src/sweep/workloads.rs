@@ -115,6 +115,13 @@ pub const WORKLOADS: &[Workload] = &[
         again: false,
     },
     Workload {
+        name: "grown",
+        summary: "as `reclaim`, in a cache that has grown: a third of its segments came then",
+        world: || WorldSpec { origin_ns: 200_000, grown_segments: 8, ..small(Mode::Writeback, 288) },
+        run: reclaim,
+        again: false,
+    },
+    Workload {
         name: "survivors",
         summary: "clean blocks that are read again are copied forward, and some of them written past",
         world: || WorldSpec { origin_ns: 200_000, ..small(Mode::Writearound, 416) },

@@ -41,11 +41,13 @@ pub enum Extra {
     ManyLanes,
     /// Volumes come and go, where no device fails.
     Volumes,
+    /// The cache has grown: half of its segments lie behind its first superblock's end.
+    Grown,
 }
 
 impl Extra {
     /// All, with what each is called in a [`Change`](super::Change).
-    pub const ALL: [(Self, &str); 13] = [
+    pub const ALL: [(Self, &str); 14] = [
         (Self::NewOptions, "new-options"),
         (Self::DropClean, "drop-clean"),
         (Self::BusyStop, "busy-stop"),
@@ -59,6 +61,7 @@ impl Extra {
         (Self::LargeSegments, "large-segments"),
         (Self::ManyLanes, "many-lanes"),
         (Self::Volumes, "volumes"),
+        (Self::Grown, "grown"),
     ];
 
     /// Draws the extras of a seed's life. Three lives of five have none, so most lives remain what
@@ -101,6 +104,11 @@ pub(super) fn enlarge_segments(rng: &mut Rng, spec: &mut WorldSpec) {
 pub(super) fn add_lanes(rng: &mut Rng, spec: &mut WorldSpec) {
     (spec.lanes, spec.segments_per_lane) = (pick(rng, &[8, 16]), SEGMENTS_MIN);
     grow_origins(spec);
+}
+
+/// Has half of the cache's segments come by growing, as far as a cache of the others is possible.
+pub(super) fn grow_cache(spec: &mut WorldSpec) {
+    spec.grown_segments = (spec.segments_per_lane / 2).min(spec.segments_per_lane - SEGMENTS_MIN);
 }
 
 /// Makes the origins at least twice as large as the cache, if that is not too much memory for one

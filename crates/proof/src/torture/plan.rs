@@ -160,6 +160,9 @@ impl Plan {
         if self.has(Extra::LargeSegments) {
             extra::enlarge_segments(&mut Rng::new(seed ^ 0x5e6), &mut self.spec);
         }
+        if self.has(Extra::Grown) {
+            extra::grow_cache(&mut self.spec);
+        }
     }
 
     /// Takes a part of the plan away or makes it less, as `change` says.
@@ -352,21 +355,14 @@ fn world(rng: &mut Rng) -> WorldSpec {
     WorldSpec {
         seed,
         batches: seed.is_multiple_of(2),
-        by_mail: false,
-        order: 0,
-        apart: None,
-        apart_while_opening: false,
         lanes,
         segment_blocks,
         segments_per_lane,
         stripe_blocks: pick(rng, &[8, 64, 256]),
-        mirrored: false,
         origins,
         cache_ns: pick(rng, &[1_000, 50_000, 2_000_000]),
         origin_ns: pick(rng, &[1_000, 200_000, 5_000_000]),
-        cache_limit_ns: None,
-        origin_limit_ns: None,
         options,
-        check: true,
+        ..WorldSpec::default()
     }
 }

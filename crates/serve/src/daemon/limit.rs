@@ -71,6 +71,7 @@ mod tests {
             checkpoint_blocks: 64,
             stripe_blocks: 4096,
             first_block: 16,
+            grown: None,
             table: None,
             origins: Vec::new(),
         }

@@ -350,6 +350,7 @@ fn empty_superblock(uuid: [u8; 16], layout: &Layout, cache_bytes: u64, origins: 
         checkpoint_blocks: layout.checkpoint_blocks,
         stripe_blocks: STRIPE_BLOCKS,
         first_block: layout.first_block,
+        grown: None,
         table: Some(Table { first_block: 1, blocks: layout.table_blocks, number: 0, next_id }),
         origins,
     }
@@ -366,7 +367,7 @@ pub(crate) fn superblock_in_ram(cache_bytes: u64, origins: Vec<OriginRecord>) ->
 }
 
 /// Lets the engine say whether it could open this cache, and how much RAM it would take.
-fn index_bytes(superblock: &Superblock) -> Result<u64, flashfront_engine::OpenError> {
+pub(super) fn index_bytes(superblock: &Superblock) -> Result<u64, flashfront_engine::OpenError> {
     let engine = Engine::new(superblock.clone(), Options::default(), Time(0))?;
     Ok(engine.status().index_bytes)
 }

@@ -13,6 +13,7 @@ mod damage;
 mod detach;
 mod dump;
 mod format;
+mod grow;
 #[cfg(test)]
 mod harm;
 mod layout;
@@ -36,6 +37,7 @@ pub use detach::{DetachError, DetachReport, detach};
 pub use dump::{DumpReport, dump};
 pub use format::{FormatError, FormatOptions, FormatReport, format};
 pub(crate) use format::{occupants, superblock_in_ram, wipe};
+pub use grow::{CacheGrowError, CacheGrown, grow};
 pub use layout::{LANES_MAX, LayoutError, SEGMENT_BYTES_DEFAULT};
 pub use repair::{Older, Repair, RepairError, RepairReport, UnknownLoss};
 pub use volumes::{AddOptions, SetOptions, Volumes, VolumesError};

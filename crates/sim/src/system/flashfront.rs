@@ -260,6 +260,7 @@ fn superblock(spec: &FlashfrontSpec) -> Superblock {
         // One lane: the width of a stripe doesn't matter.
         stripe_blocks: 1 << 14,
         first_block: 1,
+        grown: None,
         table: None,
         origins: vec![origin],
     }
