@@ -25,8 +25,8 @@ pub(crate) struct Format {
     /// may die.
     #[arg(long, value_name = "PATH")]
     mirror: Option<PathBuf>,
-    /// The origin: a block device, a file, the URI of an NBD export (nbd://HOST/EXPORT), or the URL of
-    /// a volume in an object store (s3://BUCKET/NAME).
+    /// The origin: a block device, a file, the URI of an NBD export (nbd://HOST/EXPORT), or the
+    /// URL of a volume in an object store (s3://BUCKET/NAME).
     #[arg(long, value_name = "PATH")]
     origin: PathBuf,
     /// How writes are treated; can be changed at any time with `set`.

@@ -76,7 +76,7 @@ fn a_writer_that_was_overtaken_takes_no_writes_and_says_by_whom() {
     assert_eq!(first.rig.write(0, &pattern(0, 4096, 3), 0), Err(DeviceError::ReadOnly));
     assert!(matches!(told.recv().unwrap(), LinkNews::Fenced { by } if by.contains("epoch 3")));
     assert!(first.file.link().unwrap().store.unwrap().fenced.is_some());
-    // It still reads, and the other one has what was flushed.
+    // The fenced writer still reads, and the new one has all that was flushed.
     assert!(first.rig.read(4096, 4096, 0).unwrap() == pattern(4096, 4096, 1));
     assert!(second.rig.read(0, 4096, 0).unwrap() == pattern(0, 4096, 1));
     second.rig.write(0, &pattern(0, 4096, 4), 0).unwrap();

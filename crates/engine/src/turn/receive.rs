@@ -54,7 +54,7 @@ impl Lane {
             Down::GoOn => end_recovery(self, cx),
             Down::LeadChanged => self.lead_changed(cx),
             Down::ForgetCopies => self.trouble.forget_copies(),
-            // One that would not tell of eras is worse than none.
+            // A checkpoint that does not tell of eras is worse than none.
             Down::Checkpoint if can_checkpoint(self, cx) => begin_checkpoint(self, cx),
             Down::Checkpoint => {}
         }

@@ -160,7 +160,7 @@ pub fn detach(
         return Err(DetachError::Several { cache: cache_path.to_owned(), count: superblock.origins.len() });
     };
     if origin.geometry().size_bytes > record.size_bytes {
-        // It has grown behind the volume, which ends where it did.
+        // The origin has grown. The volume still ends where it did.
         origin.use_bytes(record.size_bytes);
     }
     let verdict = stale::compare(&origin, record, superblock.clean)

@@ -275,7 +275,7 @@ impl Volumes {
         if !before.is_multiple_of(BLOCK_BYTES) {
             return Err(self.refuse(name, VolumeError::PartOfBlock { size_bytes: before }));
         }
-        // It is looked at as it was.
+        // The comparison looks at the origin's old size only.
         file.use_bytes(before);
         let verdict = stale::compare(&file, record, clean).map_err(read)?;
         let is_dirty = !clean || self.superblock.dirty_blocks > 0;

@@ -26,7 +26,7 @@ fn room(lane: &Lane, cx: &Cx<'_>) -> u64 {
 
 /// Blocks that what eras need takes.
 fn blocks_of_eras(versions: u64, cx: &Cx<'_>) -> u64 {
-    // Of each origin it is said which eras are sent, and so there is one block at least.
+    // An entry for each origin says which of its eras are sent. So there is one block at least.
     (versions + cx.facts.origins.len() as u64).div_ceil(CHECKPOINT_ERAS_MAX as u64).max(1)
 }
 

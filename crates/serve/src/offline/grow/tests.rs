@@ -124,7 +124,7 @@ fn a_power_cut_leaves_the_cache_of_before_or_the_grown_one() {
     image[..BLOCK_LEN].copy_from_slice(&after[..BLOCK_LEN]);
     left(&image, GROWN_BYTES);
     left(&after, GROWN_BYTES);
-    // It can be tried again after a cut, and is the same.
+    // A growth that was cut can be tried again, with the same result.
     std::fs::write(bench.cache(), &before).unwrap();
     grow(&bench.cache(), None).unwrap();
     assert!(std::fs::read(bench.cache()).unwrap() == after);
