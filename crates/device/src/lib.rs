@@ -17,6 +17,7 @@ pub mod real;
 mod rng;
 pub mod sim;
 mod tables;
+mod unflushed;
 pub mod wrap;
 
 pub use arena::{Arena, CHUNK_BYTES, Chunk, Loan, Share, prefetch};

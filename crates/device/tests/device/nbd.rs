@@ -108,6 +108,18 @@ fn what_a_dead_server_had_not_flushed_fails_one_flush() {
     }
 }
 
+/// A daemon before may have written it, and read it since: whoever keeps a copy must hear of it.
+#[test]
+fn what_was_unflushed_when_the_export_was_opened_fails_one_flush_too() {
+    let (_folder, served) = served(1 << 20, ALL, 1);
+    served.disk().content[..4096].copy_from_slice(&pattern(0, BLOCK, 1));
+    let mut rig = Rig::real(&served.uri(), Prefer::Auto);
+    assert_eq!(rig.read(0, 4096, 0).unwrap(), pattern(0, BLOCK, 1));
+    served.disk().die();
+    assert_eq!(rig.flush(), Err(DeviceError::Io));
+    rig.flush().unwrap();
+}
+
 #[test]
 fn a_flush_in_flight_when_the_server_dies_fails_if_it_covers_something() {
     let (_folder, served) = served(1 << 20, ALL, 1);
@@ -138,6 +150,7 @@ fn io_waits_for_a_server_that_is_away_and_goes_on_with_it() {
     let file = std::sync::Arc::new(device.file().link().is_some());
     assert!(*file);
     let mut rig = Rig::new(device, Some(reactor));
+    rig.flush().unwrap();
     served.hide();
     served.disk().mute = true;
     let before = served.disk().requests;

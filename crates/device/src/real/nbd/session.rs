@@ -25,6 +25,7 @@ use super::{Inbox, Shared};
 use crate::real::lock::Access;
 use crate::real::remote::LinkNews;
 use crate::real::remote::Task;
+use crate::unflushed::Unflushed;
 use crate::{Geometry, Rng};
 
 /// Requests that a connection has at a time. More bring no server any more; qemu-nbd takes 16.
@@ -70,11 +71,8 @@ pub(super) struct Session {
     todo: VecDeque<Box<dyn Task>>,
     answered: Vec<Answered>,
     cookie: u64,
-    /// Changes that were acknowledged, and how many of them a flush has covered.
-    acked: u64,
-    flushed: u64,
-    /// Changes up to this one may be gone: a flush that covers them must fail.
-    lost: Option<u64>,
+    /// What no flush has covered.
+    unflushed: Unflushed,
     rng: Rng,
 }
 
@@ -98,9 +96,7 @@ impl Session {
             todo: VecDeque::new(),
             answered: Vec::new(),
             cookie: 0,
-            acked: 0,
-            flushed: 0,
-            lost: None,
+            unflushed: Unflushed::new(),
             rng: Rng::new(seed as u64 ^ u64::from(std::process::id())),
         }
     }
@@ -161,20 +157,20 @@ impl Session {
         {
             let wish = task.next(payload_max);
             if wish.ask == Ask::Flush {
-                if self.lost.take().is_some() {
+                if self.unflushed.must_fail() {
                     self.fail_flushes(task);
                     continue;
                 }
                 if !self.info.can(export_flag::SEND_FLUSH) {
                     // Each change was sent with FUA.
-                    self.answered.push(Answered { task, outcome: Ok(0), covers: self.acked });
+                    self.answered.push(Answered { task, outcome: Ok(0), covers: self.unflushed.covers() });
                     continue;
                 }
             }
             let fua = wish.ask.changes() && !self.info.can(export_flag::SEND_FLUSH);
             self.cookie += 1;
-            if let Err(refused) = connection.submit(task, Named { wish, fua, cookie: self.cookie, covers: self.acked })
-            {
+            let named = Named { wish, fua, cookie: self.cookie, covers: self.unflushed.covers() };
+            if let Err(refused) = connection.submit(task, named) {
                 self.answered.push(refused);
             }
         }
@@ -199,13 +195,9 @@ impl Session {
         let ask = task.next(1).ask;
         self.up.answers += 1;
         match outcome {
-            Ok(_) if ask.changes() => {
-                self.acked += 1;
-                if !self.info.can(export_flag::SEND_FLUSH) {
-                    self.flushed = self.acked;
-                }
-            }
-            Ok(_) if ask == Ask::Flush => self.flushed = self.flushed.max(covers),
+            // Without a flush each change was sent with FUA.
+            Ok(_) if ask.changes() => self.unflushed.changed(!self.info.can(export_flag::SEND_FLUSH)),
+            Ok(_) if ask == Ask::Flush => self.unflushed.flushed(covers),
             _ => {}
         }
         // More of the same task goes first, so that it ends before what came later.
@@ -216,26 +208,17 @@ impl Session {
 
     /// Closes all connections, and takes back what they have not answered.
     fn lose(&mut self, why: String) {
-        let unflushed = self.acked > self.flushed;
-        if unflushed {
-            self.lost = Some(self.acked);
-        }
-        self.flushed = self.acked;
+        let unflushed = self.unflushed.lose();
         let mut tasks: Vec<(Box<dyn Task>, u64)> =
             self.connections.drain(..).flat_map(Connection::into_tasks).collect();
-        let mut told = false;
         let mut again = Vec::new();
         for (mut task, covers) in tasks.drain(..) {
             if unflushed && task.next(1).ask == Ask::Flush {
-                // If it covers all that may be gone, nobody else must be told.
-                told |= covers >= self.acked;
+                self.unflushed.failed(covers);
                 again.extend(task.advance(Err(Errno::IO)));
             } else {
                 again.push(task);
             }
-        }
-        if told {
-            self.lost = None;
         }
         for task in again.into_iter().rev() {
             self.todo.push_front(task);
