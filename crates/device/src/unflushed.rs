@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counts what a server has acknowledged and what its flushes have covered, so that a lost
-//! connection fails one flush and no more (ADR 0046; test:
+//! Counts what a server has acknowledged, and what its flushes have covered. So a lost connection
+//! fails one flush and no more (ADR 0046; test:
 //! `what_was_unflushed_when_the_export_was_opened_fails_one_flush_too`).
 
 /// The account of a server's flushes.
