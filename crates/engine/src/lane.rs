@@ -261,10 +261,7 @@ impl Lane {
         self.left_slot(old);
         cx.of_origin(flat).cached.sub(1);
         if old.dirty {
-            // Replay follows the versions by itself: older ones aren't counted before its end.
-            if self.eras.is_some() && !self.store.is_opening() {
-                forget_versions(self, flat, old.slot, cx);
-            }
+            forget_versions(self, flat, old.slot, cx);
             self.not_dirty(flat, cx);
         }
     }

@@ -61,7 +61,8 @@ pub(crate) fn note_version(
 /// No era needs a block any more, whose newest version was in this slot.
 #[inline(never)]
 pub(crate) fn forget_versions(lane: &mut Lane, flat: Flat, newest: u32, cx: &mut Cx<'_>) {
-    let Some(eras) = &mut lane.eras else { return };
+    // Replay follows versions by itself: older ones aren't counted before its end.
+    let Some(eras) = lane.eras.as_mut().filter(|_| !lane.store.is_opening()) else { return };
     for version in eras.forget(origin_id(flat, cx), flat) {
         if version.slot != newest {
             let_go(lane, flat, version.slot, cx);
