@@ -14,12 +14,12 @@ use crate::organ::segment::SegmentState;
 /// Panics when an invariant is broken.
 pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta, destager: &Destager) {
     if !lanes.has_mail() {
-        let runs = lanes.iter().map(|lane| lane.runs.len()).sum();
+        let runs = lanes.driven().map(|lane| lane.runs.len()).sum();
         assert_eq!(destager.under_way(), runs, "a lane destages without a grant, or a grant is lost");
     }
     let mut dirty = 0;
     let (mut dirty_of, mut cached_of) = (vec![0u64; facts.origins.len()], vec![0u64; facts.origins.len()]);
-    for lane in lanes.iter() {
+    for lane in lanes.driven() {
         let (mut live_of, mut dirty_in) =
             (vec![0u32; lane.log.segments().len()], vec![0u32; lane.log.segments().len()]);
         let (mut blocks, mut lane_dirty, mut held) = (0u64, 0u64, 0u64);
@@ -90,7 +90,7 @@ pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta, destager: &Dest
     }
     assert_eq!(delta.dirty(), dirty, "dirty blocks counted wrong");
     let mut lost_of = vec![0u64; facts.origins.len()];
-    for lane in lanes.iter() {
+    for lane in lanes.driven() {
         for flat in lane.trouble.lost() {
             let is_dirty = lane.store.get(flat).is_some_and(|found| found.dirty);
             assert!(is_dirty, "a block that is not dirty can't be lost");

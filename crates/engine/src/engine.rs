@@ -47,6 +47,7 @@ use crate::facts::Facts;
 use crate::format::Superblock;
 use crate::lane::Lane;
 use crate::lanes::Lanes;
+use crate::look::Look;
 use crate::organ::budget::Budget;
 use crate::organ::down::Down;
 use crate::organ::flush::OriginFlush;
@@ -185,14 +186,14 @@ impl Engine {
             return None;
         }
         let age = self.facts.options.commit_age_max_ns;
-        let commits = self.lanes.iter().filter_map(|lane| lane.log.commit_due(age));
+        let commits = self.lanes.driven().filter_map(|lane| lane.log.commit_due(age));
         let destage = self.coordinator.destager.next_timer(&self.delta, self.coordinator.now);
         // What was due by the last call was done then, or waits for something else than time.
-        let victims = self.lanes.iter().flat_map(|lane| lane.reclaim.timers());
+        let victims = self.lanes.driven().flat_map(|lane| lane.reclaim.timers());
         let proofs = (0..self.facts.origins.len()).filter_map(|origin| self.delta.proof_overdue_from(origin));
-        let fillings = self.lanes.iter().filter_map(|lane| lane.sync.as_ref().and_then(sync::state::Sync::timer));
+        let fillings = self.lanes.driven().filter_map(|lane| lane.sync.as_ref().and_then(sync::state::Sync::timer));
         let all = commits.chain(destage).chain(victims).chain(proofs).chain(fillings);
-        let detours = self.lanes.iter().filter_map(|lane| lane.detours.timer());
+        let detours = self.lanes.driven().filter_map(|lane| lane.detours.timer());
         let all = all.chain(detours).chain(self.coordinator.throttle.timers());
         all.filter(|when| *when > self.coordinator.now).min()
     }
@@ -215,7 +216,7 @@ impl Engine {
     /// Otherwise no I/O for that member begins.
     #[must_use]
     pub fn free_member(&self) -> Option<u8> {
-        let filling = self.lanes.iter().any(|lane| lane.sync.is_some());
+        let filling = self.lanes.looks().any(Look::fills);
         self.delta.members.free().filter(|_| !filling)
     }
 
@@ -239,15 +240,15 @@ impl Engine {
         Status {
             counters: delta.counters,
             origins: origins.collect(),
-            blocks_cached: self.lanes.iter().map(|lane| lane.store.index().len()).sum(),
+            blocks_cached: self.lanes.driven().map(|lane| lane.store.index().len()).sum(),
             blocks_dirty: delta.dirty(),
             dirty_limit_blocks: facts.dirty_limit,
             capacity_blocks: capacity_blocks(&facts.superblock),
-            segments_free: self.lanes.iter().map(|lane| lane.log.free_segments() as u64).sum(),
-            segments: self.lanes.iter().map(|lane| lane.log.segments().len() as u64).sum(),
+            segments_free: self.lanes.driven().map(|lane| lane.log.free_segments() as u64).sum(),
+            segments: self.lanes.driven().map(|lane| lane.log.segments().len() as u64).sum(),
             draining: facts.draining,
             mirror: sync::status(&self.lanes, &delta.members),
-            mirror_lacks_blocks: self.lanes.iter().map(|lane| lane.trouble.only_on_lead()).sum(),
+            mirror_lacks_blocks: self.lanes.driven().map(|lane| lane.trouble.only_on_lead()).sum(),
             cache_failed: delta.members.cache_failed,
             lost: self.lost(),
             buffer_bytes: delta.bytes(Purpose::Work),
@@ -255,7 +256,7 @@ impl Engine {
             flash_writes_per_day_bytes: budget.map(|it| it.0),
             flash_writes_left_bytes: budget.map_or(0, |it| it.1),
             window_bytes: delta.bytes(Purpose::Window),
-            index_bytes: self.lanes.iter().map(|lane| lane.table_bytes()).sum(),
+            index_bytes: self.lanes.driven().map(|lane| lane.table_bytes()).sum(),
             shadow_bytes: self.coordinator.shadow.bytes(),
             what_if: self.coordinator.shadow.what_if(self.delta.counters.found()),
             requests_in_flight: self.coordinator.requests.len() as u64,
@@ -264,7 +265,7 @@ impl Engine {
 
     /// The lost blocks of all lanes, in the order of their places.
     fn lost(&self) -> Vec<Key> {
-        let mut lost: Vec<Flat> = self.lanes.iter().flat_map(|lane| lane.trouble.lost()).collect();
+        let mut lost: Vec<Flat> = self.lanes.driven().flat_map(|lane| lane.trouble.lost()).collect();
         lost.sort_unstable();
         lost.into_iter().map(|flat| self.facts.key(flat)).collect()
     }
@@ -381,7 +382,7 @@ impl Coordinator {
         if cx.delta.members.take_lead_changed() {
             lanes.send_all(|| Down::LeadChanged, cx);
         }
-        if cx.delta.members.other().is_none() && lanes.iter().any(|lane| lane.trouble.knows_copies()) {
+        if cx.delta.members.other().is_none() && lanes.looks().any(Look::knows_copies) {
             lanes.send_all(|| Down::ForgetCopies, cx);
         }
         while cx.delta.members.has_ended() {
@@ -436,7 +437,7 @@ impl Coordinator {
                 break;
             }
             let ended = !cx.delta.members.has_ended() && !lanes.has_mail();
-            let idle = !lanes.iter().any(|lane| lane.has_work()) || waits_for_others(self, lanes, &cx);
+            let idle = !lanes.driven().any(Lane::has_work) || waits_for_others(self, lanes, &cx);
             if ended && cx.delta.is_silent() && idle {
                 break;
             }

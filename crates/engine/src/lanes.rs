@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All lanes, as the coordinator has them: it may look at a lane, and it changes none. What it asks
-//! of a lane is a message ([`Down`]), and what a lane tells is one ([`Up`]).
+//! All lanes, as the coordinator has them. What it wants to know of a lane is a [`Look`]. What it
+//! asks of one is a message ([`Down`]), and so is what a lane tells ([`Up`]).
 //!
 //! A message is done at once, unless a seed chooses the order of messages ([`Mail`]).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::ops::Deref;
 
 use crate::cx::Cx;
 use crate::fact::canary::Canary;
 use crate::fact::io::DeviceError;
 use crate::lane::Lane;
+use crate::look::Look;
 use crate::organ::down::{Down, FlushWish};
 use crate::organ::mail::{Letter, Mail};
 use crate::organ::piece::Piece;
@@ -27,17 +27,34 @@ pub(crate) struct Lanes {
     mail: Option<Box<Mail>>,
 }
 
-impl Deref for Lanes {
-    type Target = [Box<Lane>];
-
-    fn deref(&self) -> &[Box<Lane>] {
-        &self.lanes
-    }
-}
-
 impl Lanes {
     pub(crate) const fn new(lanes: OwnLanes) -> Self {
         Self { lanes, mail: None }
+    }
+
+    /// How many lanes there are.
+    pub(crate) const fn count(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// A look at each lane.
+    pub(crate) fn looks(&self) -> impl Iterator<Item = Look<'_>> {
+        self.lanes.iter().map(|lane| Look::Now(lane))
+    }
+
+    /// A look at one lane.
+    pub(crate) fn look(&self, lane: usize) -> Look<'_> {
+        Look::Now(&self.lanes[lane])
+    }
+
+    /// A lane itself, for what a client asks of its blocks.
+    pub(crate) fn asked(&self, lane: usize) -> &Lane {
+        &self.lanes[lane]
+    }
+
+    /// The lanes themselves, for what drives them, and for what people and tests see of them.
+    pub(crate) fn driven(&self) -> impl Iterator<Item = &Lane> {
+        self.lanes.iter().map(|lane| &**lane)
     }
 
     /// From now on this seed chooses which message comes next.

@@ -32,6 +32,7 @@ mod facts;
 pub mod format;
 mod lane;
 mod lanes;
+mod look;
 mod organ;
 pub mod policy;
 pub mod shadow;

@@ -23,7 +23,7 @@ use crate::lanes::Lanes;
 /// Whether it pays that lanes work at the same time.
 pub(crate) fn pays_apart(lanes: &Lanes, cx: &Cx<'_>) -> bool {
     cx.mem.apart_from().is_some_and(|least| {
-        cx.delta.can_be_apart() && lanes.iter().filter(|lane| lane.work_blocks() >= least).nth(1).is_some()
+        cx.delta.can_be_apart() && lanes.driven().filter(|lane| lane.work_blocks() >= least).nth(1).is_some()
     })
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn waits_for_others(coordinator: &Coordinator, lanes: &Lanes, cx: &Cx
         return false;
     }
     let (mut ended, mut under_way) = (0, 0);
-    for (done, others) in lanes.iter().map(|lane| lane.batches()) {
+    for (done, others) in lanes.driven().map(Lane::batches) {
         ended += usize::from(done > 0);
         under_way += usize::from(done == 0 && others > 0);
     }

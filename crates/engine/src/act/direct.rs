@@ -25,6 +25,7 @@ use crate::fact::memory::Span;
 use crate::fact::types::Mode;
 use crate::format::Entry;
 use crate::lane::Lane;
+use crate::look::Look;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::flying::LaneIo;
 use crate::organ::index::Flat;
@@ -287,9 +288,12 @@ fn keep_written(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) {
     }
 }
 
-/// Whether any piece waits for blocks of these places to become clean.
-pub(crate) fn any_awaits_clean(lane: &Lane, places: &core::ops::Range<u64>) -> bool {
-    lane.awaiting_clean.iter().any(|piece| places.contains(&lane.pieces[*piece].first.0))
+impl Look<'_> {
+    /// Whether pieces of these places wait until their range is clean.
+    pub(crate) fn any_awaits_clean(self, places: &core::ops::Range<u64>) -> bool {
+        let lane = self.lane();
+        lane.awaiting_clean.iter().any(|piece| places.contains(&lane.pieces[*piece].first.0))
+    }
 }
 
 /// Lets pieces go on whose range may have become clean.

@@ -52,7 +52,7 @@ fn is_hit(coordinator: &Coordinator, range: Range, lanes: &Lanes, cx: &Cx<'_>) -
     let origin = &cx.facts.origins[range.origin];
     let past = origin.mode == Mode::Passthrough;
     all_parts(coordinator, range, cx, |lane, first, end| {
-        let lane = &lanes[lane];
+        let lane = lanes.asked(lane);
         let here = |flat: Flat| match lane.store.get(flat) {
             Some(found) => found.dirty || !past,
             None => !past && lane.window.holds(flat),
@@ -82,12 +82,12 @@ fn is_absorbed(coordinator: &Coordinator, range: Range, fua: bool, lanes: &Lanes
     // A short last block of the origin counts as whole.
     let tail = range.cut.1 > 0
         || (!end_sector.is_multiple_of(BLOCK_SECTORS) && end_sector * SECTOR_BYTES != origin.size_bytes);
-    let known = |flat: Flat| lanes[coordinator.router.lane_of(flat)].store.get(flat).is_some();
+    let known = |flat: Flat| lanes.asked(coordinator.router.lane_of(flat)).store.get(flat).is_some();
     if (head && !known(first)) || (tail && !known(Flat(end.0 - 1))) {
         return false;
     }
     all_parts(coordinator, range, cx, |lane, first, end| {
-        let lane = &lanes[lane];
+        let lane = lanes.asked(lane);
         lane.awaiting_room.is_empty() && !lane.locks.would_wait(first, end, true)
     })
 }

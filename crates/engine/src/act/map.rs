@@ -32,7 +32,7 @@ pub(crate) fn map(coordinator: &mut Coordinator, request: usize, range: Range, l
     let start = range.lba * SECTOR_BYTES;
     let end = start + range.sectors * SECTOR_BYTES;
     let base = origin.base.0;
-    let dirty = |from: u64| lanes.iter().filter_map(|lane| lane.store.next_dirty(Flat(base + from))).min();
+    let dirty = |from: u64| lanes.driven().filter_map(|lane| lane.store.next_dirty(Flat(base + from))).min();
     let (mut steps, mut told) = (0, start);
     let noted = core::iter::from_fn(|| {
         if told >= end || steps == STEPS_MAX {

@@ -190,17 +190,17 @@ pub(crate) fn write(
 
 /// Whether the log takes no more at this moment, and the origin would take this write sooner.
 pub(crate) fn writes_congested(coordinator: &Coordinator, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
-    let lane =
-        &lanes[coordinator.router.lane_of(Flat(cx.facts.origins[range.origin].base.0 + range.lba / BLOCK_SECTORS))];
+    let first = Flat(cx.facts.origins[range.origin].base.0 + range.lba / BLOCK_SECTORS);
+    let lane = lanes.look(coordinator.router.lane_of(first));
     let blocks = blocks_of(range).count() as u64;
-    lane.log.saturated() && cx.delta.gauge.writes_congested(&cx.delta.origins[range.origin].gauge, blocks, cx.now)
+    lane.is_saturated() && cx.delta.gauge.writes_congested(&cx.delta.origins[range.origin].gauge, blocks, cx.now)
 }
 
 pub(crate) fn none_cached(coordinator: &Coordinator, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
     let base = cx.facts.origins[range.origin].base.0;
     blocks_of(range)
         .map(|block| base + block)
-        .all(|flat| lanes[coordinator.router.lane_of(Flat(flat))].store.get(Flat(flat)).is_none())
+        .all(|flat| lanes.asked(coordinator.router.lane_of(Flat(flat))).store.get(Flat(flat)).is_none())
 }
 
 /// The whole blocks of a range.
@@ -288,7 +288,7 @@ pub(crate) fn split(
         }
         let lane = coordinator.router.lane_of(from);
         if cx.mem.apart_from().is_none() {
-            expect(&lanes[lane], &piece, cx.mem);
+            expect(lanes.asked(lane), &piece, cx.mem);
         }
         if kind == PieceKind::Write {
             coordinator.throttle.submit(range.origin, piece);
@@ -314,7 +314,7 @@ pub(crate) fn past_congestion(coordinator: &mut Coordinator, taken: Piece, lanes
 
 /// FLUSH: everything acknowledged so far, in all lanes, and what went to the origin directly.
 fn flush(coordinator: &mut Coordinator, request: usize, origin: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-    let joined = if cx.facts.planted(Canary::OneLaneFlushed) { 1 } else { lanes.len() };
+    let joined = if cx.facts.planted(Canary::OneLaneFlushed) { 1 } else { lanes.count() };
     for lane in 0..joined {
         coordinator.requests[request].hold();
         lanes.send(lane, Down::ClientFlush { request }, cx);

@@ -26,6 +26,7 @@ use crate::fact::types::BLOCK_BYTES;
 use crate::format::Mirror;
 use crate::lane::Lane;
 use crate::lanes::Lanes;
+use crate::look::Look;
 use crate::organ::down::Down;
 use crate::organ::flying::LaneIo;
 use crate::organ::index::{Flat, Found};
@@ -44,7 +45,7 @@ use state::{Filling, Sync, SyncPhase};
 
 /// Begins, if there is no mirror yet.
 pub(crate) fn begin(filling: &mut Filling, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-    let busy = lanes.iter().any(|lane| lane.sync.is_some());
+    let busy = lanes.looks().any(Look::fills);
     if cx.delta.members.state != MembersState::Single || cx.cache_failed() || busy {
         return;
     }
@@ -67,13 +68,13 @@ pub(crate) fn fill(lane: &mut Lane, number: u64) {
 /// Ends the sync when all lanes are done: then the superblocks may say so.
 pub(crate) fn end(filling: &mut Filling, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let number = filling.number();
-    let done = |lane: &Lane| lane.sync.as_ref().is_some_and(|sync| sync.is_done(number));
-    if cx.delta.members.state != MembersState::Syncing || !lanes.iter().all(|lane| done(lane)) || !filling.ends() {
+    let syncing = cx.delta.members.state == MembersState::Syncing;
+    if !syncing || !lanes.looks().all(|lane| lane.has_filled(number)) || !filling.ends() {
         return;
     }
-    for lane in 0..lanes.len() {
+    for lane in 0..lanes.count() {
         if let Some(Up::Filled { number, lacking }) = lanes.ask(lane, Down::EndFilling { number }, cx) {
-            filling.filled(number, lacking, lanes.len(), cx);
+            filling.filled(number, lacking, lanes.count(), cx);
         }
     }
 }
@@ -87,15 +88,14 @@ pub(crate) fn end_filling(lane: &mut Lane, number: u64, cx: &mut Cx<'_>) {
 
 /// The state of the mirror, for people.
 pub(crate) fn status(lanes: &Lanes, members: &Members) -> MirrorStatus {
-    let syncs = || lanes.iter().filter_map(|lane| lane.sync.as_ref());
     match members.state {
         // A user who hears that a member is left out may take it away. If that isn't recorded yet,
         // a power cut leaves a cache that wants both. So it is told only when it is recorded (test:
         // `nobody_is_left_out_before_that_is_recorded`).
         MembersState::Whole | MembersState::Leaving { .. } => MirrorStatus::Whole,
         MembersState::Syncing | MembersState::Pairing => MirrorStatus::Syncing {
-            copied: syncs().map(|sync| sync.copied).sum(),
-            of: syncs().map(|sync| sync.of.max(sync.copied)).sum(),
+            copied: lanes.looks().map(|lane| lane.copied().0).sum(),
+            of: lanes.looks().map(|lane| lane.copied().1).sum(),
         },
         MembersState::Single if members.pairing().mirror == Mirror::None => MirrorStatus::None,
         MembersState::Single => MirrorStatus::Alone { member: members.lead },

@@ -197,8 +197,8 @@ fn written(
     let (volumes, mut cx) = (&mut coordinator.volumes, turn.cx());
     match (stage, result) {
         (Stage::Unlisted, Ok(())) => {
-            volumes.forget_begins(origin, lanes.len());
-            for lane in 0..lanes.len() {
+            volumes.forget_begins(origin, lanes.count());
+            for lane in 0..lanes.count() {
                 if let Some(Up::Forgotten { origin }) = lanes.ask(lane, Down::Forget { origin }, &mut cx) {
                     volumes.forgotten(origin);
                 }
@@ -258,8 +258,8 @@ fn go_on(coordinator: &mut Coordinator, leaving: &mut Leaving, turn: &mut Turn<'
 fn make_room(volumes: &mut Volumes, keys: u64, lanes: &mut Lanes, cx: &mut Cx<'_>) -> Result<bool, ()> {
     while keys > volumes.wide {
         if volumes.widening.is_none() {
-            volumes.widening = Some(Widening { keys, lanes_left: lanes.len(), never: false });
-            for lane in 0..lanes.len() {
+            volumes.widening = Some(Widening { keys, lanes_left: lanes.count(), never: false });
+            for lane in 0..lanes.count() {
                 if let Some(Up::Widened { keys, room }) = lanes.ask(lane, Down::Widen { keys }, cx) {
                     volumes.widened(keys, room);
                 }

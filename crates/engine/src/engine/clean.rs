@@ -18,8 +18,8 @@ impl Engine {
     #[must_use]
     pub fn clean_blocks(&self, most: usize) -> Vec<Key> {
         let mut keys = Vec::new();
-        let of_each = most.div_ceil(self.lanes.len().max(1));
-        for lane in self.lanes.iter() {
+        let of_each = most.div_ceil(self.lanes.count().max(1));
+        for lane in self.lanes.driven() {
             let before = keys.len();
             // A block's part is a hash of its place, so the first parts are a sample.
             for part in 0..lane.store.index().parts() {
@@ -51,7 +51,7 @@ impl Engine {
     /// The checksum of a clean block, and what the index keeps of one.
     fn clean(&self, key: Key) -> Option<(impl Fn(u32) -> u32, u32)> {
         let flat = self.facts.flat(key)?;
-        let lane = self.lanes.get(self.coordinator.router.lane_of(flat))?;
+        let lane = self.lanes.asked(self.coordinator.router.lane_of(flat));
         let found = lane.store.get(flat).filter(|found| !found.dirty)?;
         Some((|checksum| lane.store.kept(checksum), found.checksum))
     }

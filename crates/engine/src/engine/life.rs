@@ -12,6 +12,7 @@ use crate::fact::io::{DeviceError, RequestError};
 use crate::fact::types::Destage;
 use crate::lane::Lane;
 use crate::lanes::Lanes;
+use crate::look::Look;
 use crate::organ::down::Down;
 use crate::organ::origin::OriginDelta;
 use crate::organ::room::Outlook;
@@ -61,8 +62,8 @@ pub(super) fn live(coordinator: &mut Coordinator, lanes: &mut Lanes, turn: &mut 
 /// Serves, if all lanes are open.
 fn end_opening(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     // As at the end: a checkpoint that waits for a failed device waits for ever.
-    let over = cx.cache_failed() || lanes.iter().all(|lane| lane.checkpoint.resting());
-    if coordinator.lanes_open < lanes.len() || !over {
+    let over = cx.cache_failed() || lanes.looks().all(Look::has_no_checkpoint);
+    if coordinator.lanes_open < lanes.count() || !over {
         return;
     }
     coordinator.go_on_to(Life::Serving);
@@ -73,7 +74,7 @@ fn end_opening(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>
             cx.delta.origins.iter_mut().filter(|it| it.dirty.get() > 0).for_each(|it| it.cuts.note_flush(cx.now))
         }
     }
-    let blocks_cached = lanes.iter().map(|lane| lane.store.index().len()).sum();
+    let blocks_cached = lanes.driven().map(|lane| lane.store.index().len()).sum();
     let (blocks_dirty, commits_replayed) = (cx.delta.dirty(), coordinator.commits_replayed);
     let members = &mut cx.delta.members;
     if members.pairing().clean_lost && members.pairing().lead == members.lead_at_opening {
@@ -90,9 +91,9 @@ fn end_opening(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>
 /// Stops, if the last checkpoints are written.
 fn end_closing(coordinator: &mut Coordinator, lanes: &Lanes, cx: &mut Cx<'_>) {
     // A checkpoint that waits for a failed device waits for ever.
-    let over = cx.cache_failed() || lanes.iter().all(|lane| lane.checkpoint.resting());
+    let over = cx.cache_failed() || lanes.looks().all(Look::has_no_checkpoint);
     let quiet = coordinator.persist.idle() && !coordinator.cache_flushing && cx.delta.members.idle();
-    if over && quiet && lanes.iter().all(|lane| lane.idle()) {
+    if over && quiet && lanes.looks().all(Look::is_idle) {
         coordinator.go_on_to(Life::Stopped);
         cx.event(Event::Stopped);
     }
@@ -122,11 +123,11 @@ pub(super) fn close(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut C
     flush_devices(coordinator, lanes, cx);
     let flushed = cx.delta.origins.iter().all(|origin| origin.flush.idle());
     let quiet = coordinator.persist.idle() && !coordinator.cache_flushing && cx.delta.members.idle();
-    let idle = flushed && quiet && lanes.iter().all(|lane| lane.idle());
+    let idle = flushed && quiet && lanes.looks().all(Look::is_idle);
     if idle && cx.cache_failed() {
         coordinator.go_on_to(Life::Stopped);
         cx.event(Event::Stopped);
-    } else if idle && lanes.iter().all(|lane| lane.log.quiet() && lane.checkpoint.resting()) {
+    } else if idle && lanes.looks().all(|lane| lane.is_log_quiet() && lane.has_no_checkpoint()) {
         coordinator.go_on_to(Life::Closing);
         lanes.send_all(|| Down::Checkpoint, cx);
     }

@@ -142,12 +142,12 @@ impl Coordinator {
                 };
                 self.until_drained.push((origin.unwrap_or_else(|| of_request(waiter)), waiter));
             }
-            Up::Filled { number, lacking } => self.filling.filled(number, lacking, lanes.len(), cx),
+            Up::Filled { number, lacking } => self.filling.filled(number, lacking, lanes.count(), cx),
             Up::Widened { keys, room } => self.volumes.widened(keys, room),
             Up::Forgotten { origin } => self.volumes.forgotten(origin),
             Up::Replayed => {
                 self.lanes_replayed += 1;
-                if self.lanes_replayed == lanes.len() && self.opening() {
+                if self.lanes_replayed == lanes.count() && self.opening() {
                     cx.event(Event::Replayed);
                 }
             }

@@ -11,6 +11,7 @@ use crate::format::{
     CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CHECKPOINT_ERAS_MAX, EraEntry, encode_checkpoint_eras,
 };
 use crate::lane::Lane;
+use crate::look::Look;
 use crate::organ::eras::{Eras, Version};
 use crate::organ::flying::LaneIo;
 use crate::organ::index::Flat;
@@ -45,6 +46,13 @@ pub(crate) fn may_write_version(lane: &Lane, cx: &Cx<'_>) -> bool {
     // After a crash there may be a few more: the log tells of what was destaged only afterwards.
     let more = |eras: &Eras| 1 + eras.len() / 8;
     lane.eras.as_ref().is_none_or(|eras| lane.checkpoint.tells_eras() && has_room_for(more(eras), lane, cx))
+}
+
+impl Look<'_> {
+    /// Whether writes wait until eras need fewer versions, of whatever origin.
+    pub(crate) fn awaits_versions(self, cx: &Cx<'_>) -> bool {
+        !self.lane().awaiting_room.is_empty() && !may_write_version(self.lane(), cx)
+    }
 }
 
 /// Whether a checkpoint can be made. One that does not tell of eras says that all that is dirty is

@@ -8,10 +8,8 @@ use core::ops::Range;
 use super::order::{self, DirtyView, Order};
 use super::refusals::Refusals;
 use super::state::Ending;
-use crate::act::destage::run::run_end;
 use crate::cx::Cx;
 use crate::fact::types::{OriginId, Time};
-use crate::lane::Lane;
 use crate::lanes::Lanes;
 use crate::organ::down::Down;
 use crate::organ::flush::FlushWaiter;
@@ -134,12 +132,8 @@ struct DirtyBlocks<'a>(&'a Lanes, Range<u64>, Option<(OriginId, u64)>);
 impl DirtyView for DirtyBlocks<'_> {
     fn next(&self, from: u64) -> Option<u64> {
         let from = Flat(from.max(self.1.start));
-        let next = |lane: &Lane| match (&lane.eras, self.2) {
-            (None, _) => lane.store.next_dirty(from),
-            (Some(eras), Some((origin, era))) => eras.next(origin, era, from),
-            (Some(_), None) => None,
-        };
-        self.0.iter().filter_map(|lane| next(lane)).min().map(|flat| flat.0).filter(|place| *place < self.1.end)
+        let next = self.0.looks().filter_map(|lane| lane.next_dirty(from, self.2));
+        next.min().map(|flat| flat.0).filter(|place| *place < self.1.end)
     }
 }
 
@@ -333,13 +327,14 @@ impl Batches {
     /// The next block that somebody waits for, and that no run covers.
     fn next_urgent(&mut self, want: &Want, lanes: &Lanes) -> Option<Flat> {
         let places = &want.places;
-        while let Some(lane) = lanes.get(self.urgent_from.0) {
+        while self.urgent_from.0 < lanes.count() {
+            let lane = lanes.look(self.urgent_from.0);
             let from = self.urgent_from.1.clamp(places.start, places.end);
-            let Some(flat) = lane.trouble.next_urgent(from..places.end) else {
+            let Some(flat) = lane.next_urgent(from..places.end) else {
                 self.urgent_from = (self.urgent_from.0 + 1, 0);
                 continue;
             };
-            let covered = run_end(lane, flat);
+            let covered = lane.run_end(flat);
             self.urgent_from.1 = covered.unwrap_or(flat.next()).0;
             if covered.is_none() {
                 return Some(flat);

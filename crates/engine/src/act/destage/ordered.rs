@@ -20,7 +20,7 @@ use crate::organ::waiter::{Wait, Waiter};
 /// Follows what has become of the eras of an origin.
 pub(super) fn order_step(origin: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let id = cx.facts.origins[origin].id;
-    let oldest = lanes.iter().filter_map(|lane| lane.eras.as_ref()?.first(id)).min();
+    let oldest = lanes.looks().filter_map(|lane| lane.first_era(id)).min();
     let log_counts = !cx.cache_failed();
     let stopping = cx.facts.stopping;
     let cuts = &mut cx.delta.origins[origin].cuts;

@@ -30,6 +30,7 @@ use crate::fact::memory::Span;
 use crate::fact::types::BLOCK_BYTES;
 use crate::format::NO_SLOT;
 use crate::lane::Lane;
+use crate::look::Look;
 use crate::organ::flying::LaneIo;
 use crate::organ::grant::Grant;
 use crate::organ::index::{Flat, Found};
@@ -54,6 +55,13 @@ pub(crate) fn run_end(lane: &Lane, flat: Flat) -> Option<Flat> {
     let (start, blocks) = lane.run_ranges.range(..=flat).next_back()?;
     let end = start.0 + u64::from(*blocks);
     (end > flat.0).then_some(Flat(end))
+}
+
+impl Look<'_> {
+    /// The end of the run that covers this block.
+    pub(crate) fn run_end(self, flat: Flat) -> Option<Flat> {
+        run_end(self.lane(), flat)
+    }
 }
 
 /// The version of a block that is to be destaged, if there is one: slot and checksum. In order it

@@ -8,15 +8,12 @@ use super::ordered::order_step;
 use super::rate::{Pace, View, pace};
 use super::readers::Credit;
 use super::state::Ending;
-use crate::act::checkpoint::eras::may_write_version;
-use crate::act::direct::any_awaits_clean;
 use crate::act::throttle::Throttle;
-use crate::act::write::awaits_room_at;
 use crate::cx::Cx;
 use crate::delta::Delta;
 use crate::fact::types::{Destage, Mode, Time};
-use crate::lane::Lane;
 use crate::lanes::Lanes;
+use crate::look::Look;
 use crate::organ::grant::Used;
 use crate::organ::origin::Stage;
 use crate::organ::places;
@@ -57,11 +54,6 @@ pub(crate) struct Destager {
 /// Whether destage keeps the order of FLUSHes.
 fn is_ordered(cx: &Cx<'_>) -> bool {
     cx.facts.options.destage == Destage::Ordered
-}
-
-/// Whether writes wait until eras need less versions, of whatever origin.
-fn awaits_versions(lane: &Lane, cx: &Cx<'_>) -> bool {
-    !lane.awaiting_room.is_empty() && !may_write_version(lane, cx)
 }
 
 impl Outlook for Destager {
@@ -204,7 +196,7 @@ impl Destager {
             }
             let starved = throttle.is_starved(origin, crowded, self, cx);
             let places = cx.facts.origins[origin].places();
-            if starved || lanes.iter().any(|lane| awaits_room_at(lane, &places)) {
+            if starved || lanes.looks().any(|lane| lane.awaits_room_at(&places)) {
                 self.origins[origin].refusals.try_soon();
             }
             let pace = self.pace(origin, lanes, requests, rooms.of(origin, self, cx), starved, cx);
@@ -243,7 +235,7 @@ impl Destager {
     /// Whether somebody waits for what is written to become clean, or the origin is flushed anyway.
     fn is_flush_waited_for(&self, origin: usize, lanes: &Lanes, cx: &Cx<'_>) -> bool {
         let (refusals, flush) = (&self.origins[origin].refusals, &cx.delta.origins[origin].flush);
-        let awaited = || lanes.iter().any(|lane| any_awaits_clean(lane, &cx.facts.origins[origin].places()));
+        let awaited = || lanes.looks().any(|lane| lane.any_awaits_clean(&cx.facts.origins[origin].places()));
         self.stopping || cx.facts.draining || refusals.rest(cx.now) || flush.due() || awaited()
     }
 
@@ -260,9 +252,9 @@ impl Destager {
         if cx.facts.stopping || batches.refusals.rest(cx.now) || it.undrained() == 0 {
             return None;
         }
-        let waited_for = || lanes.iter().any(|lane| lane.trouble.next_urgent(facts.places()).is_some());
-        let bars = |lane: &Lane| any_awaits_clean(lane, &facts.places()) || awaits_versions(lane, cx);
-        let barred = || is_ordered(cx) && lanes.iter().any(|lane| bars(lane));
+        let waited_for = || lanes.looks().any(|lane| lane.next_urgent(facts.places()).is_some());
+        let bars = |lane: Look<'_>| lane.any_awaits_clean(&facts.places()) || lane.awaits_versions(cx);
+        let barred = || is_ordered(cx) && lanes.looks().any(bars);
         let to_go = match facts.stage {
             Stage::Coming | Stage::Serving => false,
             Stage::Leaving { destaged: true } => true,
@@ -284,7 +276,7 @@ impl Destager {
             idle: requests == 0 && !recent(self.last_request),
             urgent: cx.facts.draining || leaving || starved || waited_for() || barred(),
             aged,
-            behind: lanes.iter().any(|lane| lane.reclaim.is_behind(cx.now)),
+            behind: lanes.looks().any(|lane| lane.is_reclaim_behind(cx.now)),
             readers: !behind && cx.delta.cache_reads.until(aged, cx.now).is_some(),
             clients: it.foreground_ios > 0 || it.last_foreground.is_some_and(recent),
             quiet_ns: it.last_foreground.map_or(u64::MAX, |since| cx.now.since_ns(since)),

@@ -109,8 +109,18 @@ impl Sync {
         }
     }
 
+    /// Blocks that were copied.
+    pub(crate) const fn copied(&self) -> u64 {
+        self.copied
+    }
+
+    /// Blocks that were dirty when the filling began.
+    pub(crate) const fn of(&self) -> u64 {
+        self.of
+    }
+
     /// Whether the lane has done its part of this filling.
-    pub(super) fn is_done(&self, number: u64) -> bool {
+    pub(crate) fn is_done(&self, number: u64) -> bool {
         self.number == number && self.phase == SyncPhase::Done
     }
 

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Looks: all that the coordinator wants to know of a lane before it decides something.
+//!
+//! A look changes nothing. Each question is a function of [`Look`], here or beside the act that it
+//! is about. So a lane in a thread of its own has to tell these answers, and no others.
+
+use core::ops::Range;
+
+use crate::fact::types::{OriginId, Time};
+use crate::lane::Lane;
+use crate::organ::index::Flat;
+
+/// A look at a lane.
+#[derive(Clone, Copy)]
+pub(crate) enum Look<'a> {
+    /// The lane as it is at this moment.
+    Now(&'a Lane),
+}
+
+impl<'a> Look<'a> {
+    /// The lane. Acts that have a question of their own answer it by this.
+    pub(crate) const fn lane(self) -> &'a Lane {
+        let Self::Now(lane) = self;
+        lane
+    }
+
+    /// Whether nothing of the lane is in flight.
+    pub(crate) fn is_idle(self) -> bool {
+        self.lane().idle()
+    }
+
+    /// Whether all that was appended to the log is durable.
+    pub(crate) fn is_log_quiet(self) -> bool {
+        self.lane().log.quiet()
+    }
+
+    /// Whether no checkpoint is under way.
+    pub(crate) fn has_no_checkpoint(self) -> bool {
+        self.lane().checkpoint.resting()
+    }
+
+    /// Whether the log takes no more at this moment.
+    pub(crate) fn is_saturated(self) -> bool {
+        self.lane().log.saturated()
+    }
+
+    /// Whether the lane has a part in filling a new mirror, or in giving that up.
+    pub(crate) const fn fills(self) -> bool {
+        self.lane().sync.is_some()
+    }
+
+    /// Whether the lane has done its part of this filling.
+    pub(crate) fn has_filled(self, number: u64) -> bool {
+        self.lane().sync.as_ref().is_some_and(|sync| sync.is_done(number))
+    }
+
+    /// Blocks of a new mirror that were copied, and how many there are.
+    pub(crate) fn copied(self) -> (u64, u64) {
+        self.lane().sync.as_ref().map_or((0, 0), |sync| (sync.copied(), sync.of().max(sync.copied())))
+    }
+
+    /// Whether the lane knows of blocks that only one member has.
+    pub(crate) fn knows_copies(self) -> bool {
+        self.lane().trouble.knows_copies()
+    }
+
+    /// Whether reclaim waits for destage.
+    pub(crate) fn is_reclaim_behind(self, now: Time) -> bool {
+        self.lane().reclaim.is_behind(now)
+    }
+
+    /// The first era of an origin that needs blocks of the lane.
+    pub(crate) fn first_era(self, origin: OriginId) -> Option<u64> {
+        self.lane().eras.as_ref()?.first(origin)
+    }
+
+    /// The first block at or after this place that may be destaged now. `era`: of which origin, and
+    /// which one, where destage is ordered.
+    pub(crate) fn next_dirty(self, from: Flat, era: Option<(OriginId, u64)>) -> Option<Flat> {
+        let lane = self.lane();
+        match (&lane.eras, era) {
+            (None, _) => lane.store.next_dirty(from),
+            (Some(eras), Some((origin, era))) => eras.next(origin, era, from),
+            (Some(_), None) => None,
+        }
+    }
+
+    /// The first of these blocks that somebody waits for.
+    pub(crate) fn next_urgent(self, places: Range<u64>) -> Option<Flat> {
+        self.lane().trouble.next_urgent(places)
+    }
+}
