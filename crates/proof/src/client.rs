@@ -46,6 +46,8 @@ pub struct Client {
     pub(crate) leaving: BTreeMap<usize, (DirtyOnRemove, u64)>,
     /// Changes of the volumes that were asked for.
     pub(crate) tickets: u64,
+    /// Whether an origin lost its connection with something unflushed since the opening.
+    pub(crate) lost: bool,
 }
 
 impl Client {
@@ -58,7 +60,7 @@ impl Client {
         let mut oracle = Oracle::new(&sectors);
         oracle.history = (world.spec.options.destage == Destage::Ordered).then(|| History::new(sectors.len()));
         let (asked, leaving, failed, events) = (BTreeMap::new(), BTreeMap::new(), Vec::new(), Vec::new());
-        Self { world, oracle, asked, answers: 0, holes: 0, failed, events, leaving, tickets: 0 }
+        Self { world, oracle, asked, answers: 0, holes: 0, failed, events, leaving, tickets: 0, lost: false }
     }
 
     /// Sectors of an origin.
@@ -134,6 +136,10 @@ impl Client {
     pub fn judge(&mut self) {
         if self.world.events.iter().any(breaks_order) {
             self.oracle.history = None;
+        }
+        for origin in self.world.take_losses() {
+            self.oracle.lose(origin);
+            self.lost = true;
         }
         self.events.append(&mut self.world.events);
         for answer in std::mem::take(&mut self.world.answers) {
@@ -287,11 +293,11 @@ impl Client {
         }
         let world = self.world.crash(seed, cache, origins);
         if let Some(history) = &self.oracle.history {
-            judge_order(world.origins.iter().map(|disk| disk.inner()), history, world.now);
+            judge_order(world.origins.iter().map(|disk| &**disk.inner()), history, world.now);
         }
         let (answers, asked) = (self.answers, BTreeMap::new());
         let (leaving, failed, events) = (self.leaving.clone(), Vec::new(), Vec::new());
-        Self { world, oracle, asked, answers, holes: 0, failed, events, leaving, tickets: self.tickets }
+        Self { world, oracle, asked, answers, holes: 0, failed, events, leaving, tickets: self.tickets, lost: false }
     }
 
     /// Judges the origins as a power cut now would leave them, were the cache lost, too.

@@ -59,6 +59,9 @@ struct Sector {
     /// The contents that the sector may have held in the beginning or after the last crash.
     base: Vec<Content>,
     entries: Vec<Entry>,
+    /// The moment at which the origin's server last lost something; 0 = never. What began before may
+    /// be gone or not, and need not stay what a read found.
+    lost_at: u64,
     /// Contents that a power cut may bring up after the daemon was killed, until the origin has
     /// been flushed.
     killed: Option<Vec<Content>>,
@@ -90,7 +93,7 @@ impl Oracle {
     /// An oracle for origins of these sizes in sectors. All their sectors hold write 0.
     #[must_use]
     pub fn new(sectors: &[u64]) -> Self {
-        let fresh = Sector { base: vec![Content::Write(0)], entries: Vec::new(), killed: None, past: Vec::new() };
+        let fresh = Sector::fresh();
         Self {
             origins: sectors.iter().map(|&sectors| vec![fresh.clone(); sectors as usize]).collect(),
             ops: vec![Op { start: 0, end: Some(0), failed: false, durable: true, origin: usize::MAX }],
@@ -230,6 +233,18 @@ impl Oracle {
         self.origins[origin][sector as usize].allowed(&self.ops, self.now)
     }
 
+    /// The server of an origin is gone, or its connection, and with it perhaps what no FLUSH had
+    /// covered. Until a later write has ended a sector may hold that or what a crash would leave.
+    pub fn lose(&mut self, origin: usize) {
+        let (now, ops) = (self.tick(), &self.ops);
+        self.undurable.retain(|&op| ops[op as usize].origin != origin);
+        let floor = self.reads.iter().copied().min().unwrap_or(now);
+        self.origins[origin].iter_mut().for_each(|cell| cell.lose(ops, floor, now));
+        if let Some(history) = &mut self.history {
+            history.lose(origin, now);
+        }
+    }
+
     /// From now on what the first read after a crash returned need not stay.
     pub fn forgive_time_travel(&mut self) {
         self.forgiving = true;
@@ -269,7 +284,7 @@ impl Oracle {
     /// hold write 0.
     pub fn put_origin(&mut self, origin: usize, sectors: u64) {
         self.history = None;
-        let fresh = Sector { base: vec![Content::Write(0)], entries: Vec::new(), killed: None, past: Vec::new() };
+        let fresh = Sector::fresh();
         let fresh = vec![fresh; sectors as usize];
         if origin < self.origins.len() {
             self.origins[origin] = fresh;
@@ -281,7 +296,7 @@ impl Oracle {
     /// An origin has these sectors now. Those that are new hold write 0.
     pub fn grow_origin(&mut self, origin: usize, sectors: u64) {
         self.history = None;
-        let fresh = Sector { base: vec![Content::Write(0)], entries: Vec::new(), killed: None, past: Vec::new() };
+        let fresh = Sector::fresh();
         self.origins[origin].resize(sectors as usize, fresh);
     }
 
@@ -334,6 +349,29 @@ impl Oracle {
 }
 
 impl Sector {
+    /// A sector that holds write 0.
+    fn fresh() -> Self {
+        Self { base: vec![Content::Write(0)], entries: Vec::new(), lost_at: 0, killed: None, past: Vec::new() }
+    }
+
+    /// All that a read or a crash may bring up may be there from now on. Writes in flight are asked
+    /// for again.
+    fn lose(&mut self, ops: &[Op], floor: u64, now: u64) {
+        if self.entries.is_empty() && self.killed.is_none() {
+            return;
+        }
+        let mut all = self.survivors(ops);
+        all.append(&mut self.allowed(ops, floor));
+        all.extend(self.killed.iter().flatten());
+        all.sort_unstable();
+        all.dedup();
+        self.base = all;
+        self.entries.retain(|entry| ops[entry.op as usize].end.is_none());
+        self.entries.iter_mut().for_each(|entry| entry.seen = None);
+        self.killed = self.killed.take().map(|_| self.base.clone());
+        self.lost_at = now;
+    }
+
     /// Whether something that ended at `end` was certainly replaced before `moment`.
     fn replaced(&self, ops: &[Op], end: Option<u64>, moment: u64, durable: bool) -> bool {
         let Some(end) = end else { return false };
@@ -349,7 +387,7 @@ impl Sector {
     }
 
     fn allowed(&self, ops: &[Op], start: u64) -> Vec<Content> {
-        let base = if self.replaced(ops, Some(0), start, false) { &[][..] } else { &self.base[..] };
+        let base = if self.replaced(ops, Some(self.lost_at), start, false) { &[][..] } else { &self.base[..] };
         let current = |entry: &&Entry| !self.replaced(ops, self.end_of(ops, entry), start, false);
         base.iter().copied().chain(self.entries.iter().filter(current).map(|entry| entry.content)).collect()
     }
@@ -365,15 +403,17 @@ impl Sector {
         // Zeroes may be of several writes: then nothing is learned.
         let mut entries = self.entries.iter_mut().filter(|entry| entry.content == found);
         match (self.base.contains(&found), entries.next()) {
-            (true, None) if !forgiving => self.base = vec![found],
-            (false, Some(entry)) if entries.next().is_none() => entry.seen = entry.seen.or(Some(now)),
+            (true, None) if !forgiving && self.lost_at == 0 => self.base = vec![found],
+            (false, Some(entry)) if entries.next().is_none() && ops[entry.op as usize].start > self.lost_at => {
+                entry.seen = entry.seen.or(Some(now));
+            }
             _ => {}
         }
         Ok(())
     }
 
     fn survivors(&self, ops: &[Op]) -> Vec<Content> {
-        let base = if self.replaced(ops, Some(0), u64::MAX, true) { &[][..] } else { &self.base[..] };
+        let base = if self.replaced(ops, Some(self.lost_at), u64::MAX, true) { &[][..] } else { &self.base[..] };
         let current = |entry: &&Entry| !self.replaced(ops, self.end_of(ops, entry), u64::MAX, true);
         let mut all: Vec<_> = base.to_vec();
         all.extend(self.entries.iter().filter(current).map(|entry| entry.content));
@@ -388,12 +428,12 @@ impl Sector {
             return;
         }
         let gone = |end| self.replaced(ops, end, floor, true);
-        let base_gone = gone(Some(0));
+        let base_gone = gone(Some(self.lost_at));
         let keep: Vec<Entry> = self.entries.iter().filter(|entry| !gone(self.end_of(ops, entry))).copied().collect();
         self.entries = keep;
         if base_gone {
             self.base.clear();
-            self.killed = None;
+            (self.killed, self.lost_at) = (None, 0);
         }
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct History {
     ops: Vec<Op>,
     /// Acknowledged writes of each origin that no flush has covered.
     undurable: Vec<Vec<u32>>,
+    /// When the server of each origin last lost what no flush had covered.
+    lost_at: Vec<u64>,
 }
 
 impl History {
@@ -60,7 +62,12 @@ impl History {
     #[must_use]
     pub(crate) fn new(origins: usize) -> Self {
         let first = Op { content: Content::Write(0), start: 0, end: Some(0), durable: Some(0) };
-        Self { origins: vec![BTreeMap::new(); origins], ops: vec![first], undurable: vec![Vec::new(); origins] }
+        Self {
+            origins: vec![BTreeMap::new(); origins],
+            ops: vec![first],
+            undurable: vec![Vec::new(); origins],
+            lost_at: vec![0; origins],
+        }
     }
 
     /// A write begins, with the next number.
@@ -76,7 +83,7 @@ impl History {
     pub(crate) fn end(&mut self, origin: usize, op: u32, durable: bool, now: u64) {
         let it = &mut self.ops[op as usize];
         (it.end, it.durable) = (Some(now), durable.then_some(now));
-        if !durable {
+        if !durable && it.start > self.lost_at[origin] {
             self.undurable[origin].push(op);
         }
     }
@@ -96,6 +103,12 @@ impl History {
     /// A FLUSH failed, and no later one makes sure of what came before it.
     pub(crate) fn forget_undurable(&mut self, origin: usize) {
         self.undurable[origin].clear();
+    }
+
+    /// The server of an origin may have lost what no FLUSH had covered, and what was in flight.
+    pub(crate) fn lose(&mut self, origin: usize, now: u64) {
+        self.undurable[origin].clear();
+        self.lost_at[origin] = now;
     }
 
     /// What no FLUSH had covered may be lost.

@@ -310,7 +310,7 @@ impl World {
             self.engine().status()
         );
         let mut done = Vec::new();
-        let hung = self.hung();
+        let (hung, back) = (self.hung(), self.is_back());
         for disk in [&mut self.cache].into_iter().chain(&mut self.mirror).chain(&mut self.origins) {
             disk.poll(self.now, &mut self.arena, &mut done);
         }
@@ -320,7 +320,7 @@ impl World {
                 self.input(Input::Control(Control::Answers { device }));
             }
         }
-        if done.is_empty() && hung == hangs {
+        if done.is_empty() && hung == hangs && !back {
             self.contract.serve_timer(self.now);
             self.input(Input::Timer);
         }

@@ -101,3 +101,33 @@ fn what_a_killed_daemon_left_is_certain_after_a_flush_alone() {
         assert_eq!(read(&mut oracle, 0), !flushed, "a power cut takes what no flush since has covered");
     }
 }
+
+/// After a lost connection an unflushed write may be there or not, now one and now the other, until
+/// a later write has ended. What was flushed must be there.
+#[test]
+fn what_a_server_forgot_may_be_missing_until_it_is_written_again() {
+    let mut oracle = Oracle::new(&[8]);
+    let a = oracle.begin_write(0, 3, 1, None);
+    oracle.end_write(a, true, true);
+    let b = oracle.begin_write(0, 3, 1, None);
+    oracle.end_write(b, true, false);
+    oracle.lose(0);
+    assert!(!read(&mut oracle, 0), "the first was durable");
+    assert!(read(&mut oracle, b) && read(&mut oracle, a) && read(&mut oracle, b));
+    let flush = oracle.begin_read();
+    oracle.end_flush(0, flush, true);
+    assert!(read(&mut oracle, a), "a later flush makes nothing of before durable");
+    let c = oracle.begin_write(0, 3, 1, None);
+    assert!(read(&mut oracle, a));
+    oracle.end_write(c, true, false);
+    assert!(!read(&mut oracle, a) && !read(&mut oracle, b) && read(&mut oracle, c));
+}
+
+#[test]
+fn a_write_in_flight_at_the_loss_may_end_and_be_forgotten() {
+    let mut oracle = Oracle::new(&[8]);
+    let a = oracle.begin_write(0, 3, 1, None);
+    oracle.lose(0);
+    oracle.end_write(a, true, false);
+    assert!(read(&mut oracle, a) && read(&mut oracle, 0));
+}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Plants each of the engine's canaries, and demands that it is caught. The sweep of the workload
+//! Plants each canary of the engine and of its connections, and demands that it is caught. The sweep of the workload
 //! made for it looks first, if there is one. Then come torture of the first seeds and the whole
 //! crash sweep. With `--all` both look for each canary, which shows what catches what.
 
@@ -25,7 +25,7 @@ mod with {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::Instant;
 
-    use flashfront_proof::canary::{Canary, plant};
+    use flashfront_proof::canary::{Canary, Planted, all as canaries, plant};
     use flashfront_proof::panics;
     use flashfront_proof::sweep::{Share, WORKLOADS, Workload, sweep};
     use flashfront_proof::torture::live;
@@ -56,14 +56,15 @@ mod with {
             _ => return Err(USAGE.to_owned()),
         };
         panics::keep();
-        let mut caught = 0;
-        for (canary, name, summary) in Canary::ALL {
-            plant(Some(*canary));
+        let (mut caught, mut planted) = (0, 0);
+        for (canary, name, summary) in canaries() {
+            planted += 1;
+            plant(Some(canary));
             let begun = Instant::now();
-            let made_for = MADE_FOR.iter().find(|it| it.0 == *canary);
+            let made_for = MADE_FOR.iter().find(|it| Planted::Engine(it.0) == canary);
             let mut by = made_for.and_then(|it| by_sweep(name, |workload| workload.name == it.1));
             if all || by.is_none() {
-                by = [by, by_torture(*canary, name)].into_iter().flatten().reduce(|a, b| format!("{a}; {b}"));
+                by = [by, by_torture(canary, name)].into_iter().flatten().reduce(|a, b| format!("{a}; {b}"));
             }
             if all || by.is_none() {
                 by = [by, by_sweep(name, |_| true)].into_iter().flatten().reduce(|a, b| format!("{a}; {b}"));
@@ -78,18 +79,18 @@ mod with {
             }
         }
         plant(None);
-        println!("canaries: {caught} of {} caught", Canary::ALL.len());
-        Ok(caught == Canary::ALL.len())
+        println!("canaries: {caught} of {planted} caught");
+        Ok(caught == planted)
     }
 
     pub(crate) fn plant_named(name: &str) -> Result<(), String> {
-        let found = Canary::ALL.iter().find(|it| it.1 == name);
-        let names: Vec<&str> = Canary::ALL.iter().map(|it| it.1).collect();
+        let found = canaries().find(|it| it.1 == name);
+        let names: Vec<&str> = canaries().map(|it| it.1).collect();
         plant(Some(found.ok_or_else(|| format!("`{name}` is no canary; they are: {}", names.join(", ")))?.0));
         Ok(())
     }
 
-    fn by_torture(canary: Canary, name: &str) -> Option<String> {
+    fn by_torture(canary: Planted, name: &str) -> Option<String> {
         let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
         let caught = on_all_cores(
             |_, _| {

@@ -63,6 +63,7 @@ struct Life {
     extra_rng: Rng,
     volume_rng: Rng,
     order_rng: Rng,
+    link_rng: Rng,
     client: Client,
     /// The client of each request in flight.
     owners: BTreeMap<RequestId, usize>,
@@ -99,6 +100,7 @@ pub fn run(mut plan: Plan, seed: u64) -> Lived {
         extra_rng: Rng::new(seed ^ 0xe8_7a_a5),
         volume_rng: Rng::new(seed ^ 0x0_7ab1e5),
         order_rng: Rng::new(seed ^ 0x0b_de_55),
+        link_rng: Rng::new(seed ^ 0x11_4c),
         client,
         owners: BTreeMap::new(),
         streams: vec![0; plan.clients.len()],
@@ -184,6 +186,9 @@ impl Life {
             }
             if one_in(&mut self.fault_rng, self.plan.faults_every) {
                 self.trouble();
+            }
+            if one_in(&mut self.link_rng, self.plan.breaks_every) {
+                trouble::break_connection(&mut self.link_rng, &mut self.client);
             }
             if self.plan.spec.mirrored && one_in(&mut self.mirror_rng, 10) {
                 self.add_mirror();
@@ -353,7 +358,7 @@ impl Life {
     /// Asserts that requests fail and blocks rot only where the devices give a reason.
     fn judge_failures(&mut self) {
         let failed = self.client.take_failed();
-        let excused = self.plan.trouble != Trouble::None && !self.plan.one_dies();
+        let excused = self.may_fail();
         assert!(failed.is_empty() || excused, "no device failed that has no mirror, but {failed:?} did");
         let events = self.client.take_events();
         let corrupt = events.iter().find(|event| matches!(event, Event::Corrupt { .. }));
@@ -367,6 +372,13 @@ impl Life {
             // Lost blocks don't count as dirty. When they are found again, they do.
             self.limit = None;
         }
+    }
+
+    /// Whether requests may fail: a device without a mirror does, or a server has lost something, or
+    /// is away for too long.
+    pub(super) fn may_fail(&self) -> bool {
+        let hangs = self.plan.breaks_every > 0 && self.plan.spec.origin_limit_ns.is_some();
+        self.plan.trouble != Trouble::None && !self.plan.one_dies() || self.client.lost || hangs
     }
 
     /// Whether a cache device may return other bytes than those that were written there.

@@ -48,6 +48,8 @@ pub struct Plan {
     pub fickle: bool,
     /// The number of requests for each fault that is ordered.
     pub faults_every: u64,
+    /// The number of requests for each broken connection to an origin; 0 = none.
+    pub breaks_every: u64,
     /// The number of requests for each pause; 0 = none.
     pub pause_every: u64,
     /// The longest pause.
@@ -117,6 +119,7 @@ impl Plan {
             trouble,
             fickle: pick(&mut Rng::new(seed ^ 0xf1c7), &[false, true]),
             faults_every: pick(rng, &[5, 20, 100]),
+            breaks_every: pick(&mut Rng::new(seed ^ 0xb4ea), &[0, 0, 0, 5, 20, 100]),
             pause_every: pick(rng, &[0, 40, 15]),
             pause_ns: pick(rng, &[300_000_000, 20_000_000_000, 7_200_000_000_000]),
             extras,
@@ -145,6 +148,8 @@ impl Plan {
     /// Changes the world as the extras say. This is done at the last moment, so that a [`Change`]
     /// can take extras away.
     pub(super) fn add_extras(&mut self, seed: u64) {
+        // A server that dies shows at once what its disk had dropped long before.
+        self.fickle &= self.breaks_every == 0;
         if self.has(Extra::Origins) {
             extra::add_origins(&mut Rng::new(seed ^ 0x4191e5), &mut self.spec);
         }
@@ -186,6 +191,7 @@ impl Plan {
             What::Ordered => self.spec.options.destage = Destage::ALL[change.value.min(1) as usize],
             What::Extras => self.extras.clear(),
             What::Extra(extra) => self.extras.retain(|it| *it != extra),
+            What::Breaks => self.breaks_every = change.value,
             What::Faults if change.value == 0 => self.trouble = Trouble::None,
             What::Faults => self.faults_every = change.value,
         }
@@ -199,6 +205,7 @@ impl Plan {
         let none = |what, present: bool| present.then_some(Change { what, value: 0 });
         let all = [
             none(What::Faults, self.trouble != Trouble::None),
+            none(What::Breaks, self.breaks_every > 0),
             none(What::Extras, self.extras.len() > 1),
             none(What::Controls, self.control_every > 0),
             none(What::Specials, self.clients.iter().any(|it| it.special_every > 0)),
@@ -263,6 +270,8 @@ pub enum What {
     Extras,
     /// An extra of the life.
     Extra(Extra),
+    /// [`Plan::breaks_every`].
+    Breaks,
     /// [`Plan::faults_every`]; 0 = no trouble at all.
     Faults,
 }
@@ -274,7 +283,7 @@ pub struct Change {
     value: u64,
 }
 
-const WHATS: [(&str, What); 18] = [
+const WHATS: [(&str, What); 19] = [
     ("generations", What::Generations),
     ("requests", What::Requests),
     ("clients", What::Clients),
@@ -292,6 +301,7 @@ const WHATS: [(&str, What); 18] = [
     ("ordered", What::Ordered),
     ("budget", What::Budget),
     ("extras", What::Extras),
+    ("breaks", What::Breaks),
     ("faults", What::Faults),
 ];
 

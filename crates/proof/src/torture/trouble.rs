@@ -5,12 +5,15 @@
 //! oracle is told what the engine may legitimately do after each fault. docs/internals/testing.md
 //! has the table.
 
+use flashfront_device::sim::Break;
 use flashfront_device::wrap::{ALWAYS_PPM, Fault, Rule};
 use flashfront_device::{Device, Rng};
 use flashfront_engine::{DeviceError, Op};
 
+use super::pick::pick;
 use super::plan::Trouble;
 use crate::client::Client;
+use crate::sweep::FATES;
 
 /// The longest time that an origin is gone or an I/O is held back. It is longer than a SCSI
 /// timeout.
@@ -71,6 +74,17 @@ pub(super) fn order(trouble: Trouble, rng: &mut Rng, client: &mut Client) {
             client.world.cache.faults.order(rule);
         }
     }
+}
+
+/// Orders that an origin's connection breaks: its server dies, with a fate for what was unflushed, or
+/// lives and is asked again.
+pub(super) fn break_connection(rng: &mut Rng, client: &mut Client) {
+    let origin = rng.below(client.world.origins.len() as u64) as usize;
+    let dies = FATES.get(rng.below(6) as usize).map(|it| it.1);
+    let longest_ns = pick(rng, &[1_000_000, 1_000_000_000, LONG_NS / 2]);
+    let away_ns = rng.below(longest_ns);
+    let broken = Break { after: 1 + rng.below(8), dies, away_ns, seed: rng.next_u64() };
+    client.world.origins[origin].inner_mut().order(broken);
 }
 
 /// Makes a fault that the engine is told of.

@@ -1,41 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A disk of a world lies in RAM. Faults can be ordered for it, and it is waited for only so long.
+//! A disk of a world lies in RAM, behind a connection that may break. Faults can be ordered for it,
+//! and it is waited for only so long.
 
 use std::ops::{Deref, DerefMut};
 
-use flashfront_device::sim::RamDisk;
+use flashfront_device::sim::{Link, RamDisk};
 use flashfront_device::wrap::{Inject, Patience};
 use flashfront_device::{Arena, Device, DeviceIo, Done, Geometry, Hang};
 use flashfront_engine::Time;
 
 /// A disk.
 #[derive(Clone)]
-pub struct Disk(Patience<Inject<RamDisk>>);
+pub struct Disk(Patience<Inject<Link>>);
 
 impl Disk {
     /// With so much time for each I/O; `None` = for ever.
     #[must_use]
-    pub fn new(disk: Inject<RamDisk>, limit_ns: Option<u64>) -> Self {
+    pub fn new(disk: Inject<Link>, limit_ns: Option<u64>) -> Self {
         Self(Patience::new(disk, limit_ns, usize::MAX))
     }
 
     /// Puts these faults and as much time around another disk, with nothing in flight.
     #[must_use]
     pub fn around(&self, disk: RamDisk) -> Self {
-        Self(self.0.with(self.0.device().around(disk)))
+        Self(self.0.with(self.0.device().around(Link::new(disk))))
     }
 }
 
 impl Deref for Disk {
-    type Target = Inject<RamDisk>;
+    type Target = Inject<Link>;
 
-    fn deref(&self) -> &Inject<RamDisk> {
+    fn deref(&self) -> &Inject<Link> {
         self.0.device()
     }
 }
 
 impl DerefMut for Disk {
-    fn deref_mut(&mut self) -> &mut Inject<RamDisk> {
+    fn deref_mut(&mut self) -> &mut Inject<Link> {
         self.0.device_mut()
     }
 }

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use flashfront_device::sim::{Fate, RamDisk, RamSpec};
+use flashfront_device::sim::{Fate, Link, RamDisk, RamSpec};
 use flashfront_device::wrap::{Faults, Inject};
 use flashfront_device::{Device, Rng};
 use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
@@ -39,17 +39,29 @@ impl World {
         let (cache, mirror) = (member(0), spec.mirrored.then(|| member(1)));
         let origins: Vec<_> = (0..spec.origins.len()).map(|nth| fresh_origin(nth, spec.origin_disk(nth))).collect();
         let seed = spec.seed;
-        let faulty = |disk, nth: u64, limit| Disk::new(Inject::new(disk, Faults::seeded(seed ^ nth << 16)), limit);
+        let faulty =
+            |disk, nth: u64, limit| Disk::new(Inject::new(Link::new(disk), Faults::seeded(seed ^ nth << 16)), limit);
         let cache = faulty(cache, 1, spec.cache_limit_ns);
         let origins = (2..).zip(origins).map(|(nth, disk)| faulty(disk, nth, spec.origin_limit_ns)).collect();
         let mirror = mirror.map(|disk| faulty(disk, MIRROR, spec.cache_limit_ns));
-        Self { mirror, ..Self::on(spec, cache, origins, Time(0)) }
+        let mut world = Self { mirror, ..Self::on(spec, cache, origins, Time(0)) };
+        world.plant();
+        world
+    }
+
+    /// Plants the bug of connections, if it is chosen.
+    fn plant(&mut self) {
+        #[cfg(feature = "canary")]
+        if crate::canary::untold() {
+            self.origins.iter_mut().for_each(|disk| disk.inner_mut().plant_untold());
+        }
     }
 
     /// A fresh origin for this place, whose spec is there.
     pub(crate) fn fresh_disk(&self, nth: usize) -> Disk {
         let disk = fresh_origin(nth, self.spec.origin_disk(nth));
-        Disk::new(Inject::new(disk, Faults::seeded(self.spec.seed ^ (nth as u64 + 2) << 16)), self.spec.origin_limit_ns)
+        let faults = Faults::seeded(self.spec.seed ^ (nth as u64 + 2) << 16);
+        Disk::new(Inject::new(Link::new(disk), faults), self.spec.origin_limit_ns)
     }
 
     /// An origin becomes larger. Its new sectors hold write 0. The volume stays as it is.
@@ -136,10 +148,23 @@ impl World {
         }
     }
 
-    /// All devices are well from now on.
+    /// All devices are well from now on, and their servers are there.
     pub fn heal(&mut self) {
-        let disks = [&mut self.cache].into_iter().chain(&mut self.mirror).chain(&mut self.origins);
-        disks.for_each(|disk| disk.faults.heal());
+        for disk in [&mut self.cache].into_iter().chain(&mut self.mirror).chain(&mut self.origins) {
+            disk.faults.heal();
+            disk.inner_mut().heal();
+        }
+    }
+
+    /// Whether the server of an origin is there again from now on.
+    pub(super) fn is_back(&self) -> bool {
+        self.origins.iter().any(|disk| disk.inner().returns().is_some_and(|when| when <= self.now))
+    }
+
+    /// The origins whose connection was lost with something unflushed, since this was last asked.
+    pub(crate) fn take_losses(&mut self) -> Vec<usize> {
+        let origins = self.origins.iter_mut().enumerate();
+        origins.filter_map(|(nth, disk)| disk.inner_mut().take_loss().then_some(nth)).collect()
     }
 
     /// Puts a device full of garbage in the place of a member.
@@ -154,7 +179,7 @@ impl World {
     /// Puts a device full of garbage beside a cache without a mirror.
     pub fn put_beside(&mut self) {
         let disk = self.full_of_garbage(1);
-        let disk = Inject::new(disk, Faults::seeded(self.spec.seed ^ MIRROR << 16));
+        let disk = Inject::new(Link::new(disk), Faults::seeded(self.spec.seed ^ MIRROR << 16));
         self.mirror = Some(Disk::new(disk, self.spec.cache_limit_ns));
         self.spec.mirrored = true;
     }
@@ -184,6 +209,7 @@ impl World {
         next.hashed = self.hashed.clone();
         next.steps = self.steps;
         (next.mirror, next.alone) = (mirror, self.alone);
+        next.plant();
         next.recorded_failure = self.recorded_failure;
         (next.fickle, next.forgetful) = (self.fickle, self.forgetful);
         (next.deceived, next.holds) = (self.deceived, self.holds);

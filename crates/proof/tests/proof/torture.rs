@@ -80,8 +80,9 @@ fn extras_are_the_minority() {
 /// mirror then, nor an extra.
 #[test]
 fn what_failed_once() {
-    let as_then: Vec<Change> =
-        ["ram-front=0", "mirror=0", "read-around=0", "extras=0", "ordered=0"].map(|it| it.parse().unwrap()).to_vec();
+    let as_then: Vec<Change> = ["ram-front=0", "mirror=0", "read-around=0", "extras=0", "ordered=0", "breaks=0"]
+        .map(|it| it.parse().unwrap())
+        .to_vec();
     for (seed, why) in [
         (20, "a long write before a small dirty limit waited for a destage that never began"),
         (60, "reclaim trusted a sound but old header, left by a lost write, and freed a segment in use"),

@@ -19,7 +19,7 @@ impl Life {
         if one_in(&mut self.rng, 4) {
             self.client.world.heal();
             self.client.finish();
-            if self.plan.trouble != Trouble::None && !self.plan.one_dies() {
+            if self.may_fail() {
                 // After a failure a stop can't promise that all data is durable.
                 self.client.world.stop();
             } else if self.plan.has(Extra::BusyStop) {
