@@ -3,8 +3,8 @@
 //! fails one flush and no more (ADR 0046; test:
 //! `what_was_unflushed_when_the_export_was_opened_fails_one_flush_too`).
 //!
-//! Shared by the thread of a network volume and by the link that tests simulate: what torture proves
-//! is the rule that users have.
+//! Shared by the thread of a network volume and by the link that tests simulate: what torture
+//! proves is the rule that users have.
 
 /// The account of a server's flushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

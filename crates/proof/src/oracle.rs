@@ -59,8 +59,8 @@ struct Sector {
     /// The contents that the sector may have held in the beginning or after the last crash.
     base: Vec<Content>,
     entries: Vec<Entry>,
-    /// The moment at which the origin's server last lost something; 0 = never. What began before may
-    /// be gone or not, and need not stay what a read found.
+    /// The moment at which the origin's server last lost something; 0 = never. What began before
+    /// may be gone or not, and need not stay what a read found.
     lost_at: u64,
     /// Contents that a power cut may bring up after the daemon was killed, until the origin has
     /// been flushed.

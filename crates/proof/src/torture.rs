@@ -2,6 +2,7 @@
 //! A seed stands for one whole life of a cache: geometry, options, clients, mode switches, faulty
 //! devices and power cuts, all at random. The oracle judges every answer.
 
+mod change;
 mod clients;
 mod extra;
 mod life;
@@ -12,10 +13,11 @@ mod volumes;
 
 use crate::panics;
 
+pub use change::{Change, What};
 pub use clients::ClientPlan;
 pub use extra::Extra;
 pub use life::{Lived, run};
-pub use plan::{Change, Plan, Trouble, What};
+pub use plan::{Plan, Trouble};
 
 /// Lives a seed's life, with its plan changed so.
 ///

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Plants each canary of the engine and of its connections, and demands that it is caught. The sweep of the workload
-//! made for it looks first, if there is one. Then come torture of the first seeds and the whole
-//! crash sweep. With `--all` both look for each canary, which shows what catches what.
+//! Plants each canary of the engine and of its connections, and demands that it is caught. The
+//! sweep of the workload made for it looks first, if there is one. Then come torture of the first
+//! seeds and the whole crash sweep. With `--all` both look for each canary, which shows what
+//! catches what.
 
 #[cfg(not(feature = "canary"))]
 pub(crate) fn main(_: &[&str]) -> Result<bool, String> {

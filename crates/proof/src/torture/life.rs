@@ -374,8 +374,8 @@ impl Life {
         }
     }
 
-    /// Whether requests may fail: a device without a mirror does, or a server has lost something, or
-    /// is away for too long.
+    /// Whether requests may fail: a device without a mirror does, or a server has lost something,
+    /// or is away for too long.
     pub(super) fn may_fail(&self) -> bool {
         let hangs = self.plan.breaks_every > 0 && self.plan.spec.origin_limit_ns.is_some();
         self.plan.trouble != Trouble::None && !self.plan.one_dies() || self.client.lost || hangs

@@ -2,11 +2,10 @@
 //! A plan is what a seed decides before anything runs. Parts of it can be taken away to make a
 //! failure smaller.
 
-use std::fmt;
-
 use flashfront_device::Rng;
 use flashfront_engine::{Destage, Durability, Mode, Options, policy};
 
+use super::change::{Change, What};
 use super::clients::{ClientPlan, client};
 use super::extra::{self, Extra};
 use super::pick::pick;
@@ -227,114 +226,6 @@ impl Plan {
         ];
         let extras = self.extras.iter().map(|extra| Change { what: What::Extra(*extra), value: 0 });
         all.into_iter().flatten().chain(extras).collect()
-    }
-}
-
-/// The parts of a plan that can be changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// [`Plan::generations`].
-    Generations,
-    /// [`Plan::requests`].
-    Requests,
-    /// The number of clients.
-    Clients,
-    /// All clients' depth.
-    Depth,
-    /// [`Plan::control_every`].
-    Controls,
-    /// All clients' discards and zeroes.
-    Specials,
-    /// [`Plan::pause_every`].
-    Pauses,
-    /// [`Plan::kills`].
-    Kills,
-    /// [`Plan::fickle`].
-    Fickle,
-    /// Whether the cache is on two devices.
-    Mirror,
-    /// Bytes of the RAM front.
-    RamFront,
-    /// Whether lanes work apart; only 0 makes a difference.
-    Apart,
-    /// Whether messages are on their way for a while.
-    Mail,
-    /// Blocks of a read around a miss.
-    ReadAround,
-    /// Whether destage is ordered.
-    Ordered,
-    /// Bytes that may be written to flash in a day. Only 0, which means no bound, makes a
-    /// difference.
-    Budget,
-    /// All of [`Plan::extras`]. Only 0 makes a difference, as for each single extra.
-    Extras,
-    /// An extra of the life.
-    Extra(Extra),
-    /// [`Plan::breaks_every`].
-    Breaks,
-    /// [`Plan::faults_every`]; 0 = no trouble at all.
-    Faults,
-}
-
-/// A change of a plan. Its text is, for example, `requests=20`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
-    what: What,
-    value: u64,
-}
-
-const WHATS: [(&str, What); 19] = [
-    ("generations", What::Generations),
-    ("requests", What::Requests),
-    ("clients", What::Clients),
-    ("depth", What::Depth),
-    ("controls", What::Controls),
-    ("specials", What::Specials),
-    ("pauses", What::Pauses),
-    ("kills", What::Kills),
-    ("fickle", What::Fickle),
-    ("mirror", What::Mirror),
-    ("ram-front", What::RamFront),
-    ("apart", What::Apart),
-    ("mail", What::Mail),
-    ("read-around", What::ReadAround),
-    ("ordered", What::Ordered),
-    ("budget", What::Budget),
-    ("extras", What::Extras),
-    ("breaks", What::Breaks),
-    ("faults", What::Faults),
-];
-
-/// The parts of a plan that can be changed, with their names.
-fn names() -> impl Iterator<Item = (&'static str, What)> {
-    WHATS.into_iter().chain(Extra::ALL.into_iter().map(|(extra, name)| (name, What::Extra(extra))))
-}
-
-impl Change {
-    /// The part of a plan that is changed.
-    #[must_use]
-    pub const fn what(&self) -> What {
-        self.what
-    }
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = names().find(|(_, what)| *what == self.what).map_or("", |(name, _)| name);
-        write!(f, "{name}={}", self.value)
-    }
-}
-
-impl std::str::FromStr for Change {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once('=').and_then(|(name, value)| {
-            let what = names().find(|(it, _)| *it == name)?.1;
-            Some(Self { what, value: value.parse().ok()? })
-        });
-        let names = names().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
-        parts.ok_or_else(|| format!("`{text}` is no change of a plan; one is NAME=NUMBER, names are {names}"))
     }
 }
 

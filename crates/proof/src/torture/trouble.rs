@@ -76,8 +76,8 @@ pub(super) fn order(trouble: Trouble, rng: &mut Rng, client: &mut Client) {
     }
 }
 
-/// Orders that an origin's connection breaks: its server dies, with a fate for what was unflushed, or
-/// lives and is asked again.
+/// Orders that an origin's connection breaks. Its server dies, with a fate for what was unflushed,
+/// or lives and is asked again.
 pub(super) fn break_connection(rng: &mut Rng, client: &mut Client) {
     let origin = rng.below(client.world.origins.len() as u64) as usize;
     let dies = FATES.get(rng.below(6) as usize).map(|it| it.1);

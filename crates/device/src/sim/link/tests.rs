@@ -118,8 +118,8 @@ fn what_is_read_again_comes_to_the_memory_of_the_first_time() {
     assert_eq!(world.arena.bytes(span), [3; LEN as usize]);
 }
 
-/// Who waited for a connection and gave up has other memory by then: what is sent late is still what
-/// was to be written.
+/// Requests that waited for a connection are sent from the memory that they came with. Who gave up
+/// has other memory by then.
 #[test]
 fn what_waits_is_sent_from_the_memory_that_it_came_with() {
     let mut world = world();
