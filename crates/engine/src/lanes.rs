@@ -15,6 +15,7 @@ use crate::look::Look;
 use crate::organ::down::{Down, FlushWish};
 use crate::organ::mail::{Letter, Mail};
 use crate::organ::piece::Piece;
+use crate::organ::seen::LaneSeen;
 use crate::organ::up::Up;
 
 /// All lanes, to hand them over one by one.
@@ -128,17 +129,26 @@ impl Lanes {
         }
     }
 
+    /// What lanes show, as far as the coordinator has seen it.
+    pub(crate) fn seen(&self) -> impl Iterator<Item = LaneSeen> {
+        self.lanes.iter().enumerate().map(|(nth, lane)| match &self.mail {
+            None => lane.seen(),
+            Some(mail) => mail.seen(nth),
+        })
+    }
+
     /// The lanes' wishes for a flush of the cache device, as far as the coordinator has seen them.
     pub(crate) fn flush_wishes(&self) -> impl Iterator<Item = FlushWish> {
         self.lanes.iter().enumerate().map(|(nth, lane)| match &self.mail {
             None => lane.flush_wish(),
-            Some(mail) => mail.seen_wish(nth),
+            Some(mail) => mail.seen(nth).wish,
         })
     }
 
-    /// Puts into the mail what a lane has told, and its wish.
+    /// Puts into the mail what a lane shows, and then what it has told.
     fn collect(&mut self, lane: usize, cx: &mut Cx<'_>) {
         let Some(mail) = &mut self.mail else { return };
+        mail.show(lane, self.lanes[lane].seen());
         if !cx.delta.is_silent() {
             let mut told = cx.delta.take_told();
             if cx.facts.planted(Canary::MessageDoubled) && mail.draw(100) == 0 {
@@ -148,7 +158,6 @@ impl Lanes {
             mail.told(lane, told.drain(..));
             cx.delta.give_back_room(told);
         }
-        mail.wish(lane, self.lanes[lane].flush_wish());
     }
 
     /// Whether a seed chooses the order of messages.
@@ -184,7 +193,7 @@ impl Lanes {
                 lane
             }
             Letter::Up(up) => return Some(up),
-            Letter::Wish => return None,
+            Letter::Seen => return None,
         };
         self.collect(lane, cx);
         None

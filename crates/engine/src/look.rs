@@ -49,11 +49,6 @@ impl<'a> Look<'a> {
         self.lane().sync.is_some()
     }
 
-    /// Whether the lane has done its part of this filling.
-    pub(crate) fn has_filled(self, number: u64) -> bool {
-        self.lane().sync.as_ref().is_some_and(|sync| sync.is_done(number))
-    }
-
     /// Blocks of a new mirror that were copied, and how many there are.
     pub(crate) fn copied(self) -> (u64, u64) {
         self.lane().sync.as_ref().map_or((0, 0), |sync| (sync.copied(), sync.of().max(sync.copied())))

@@ -69,7 +69,7 @@ pub(crate) fn fill(lane: &mut Lane, number: u64) {
 pub(crate) fn end(filling: &mut Filling, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let number = filling.number();
     let syncing = cx.delta.members.state == MembersState::Syncing;
-    if !syncing || !lanes.looks().all(|lane| lane.has_filled(number)) || !filling.ends() {
+    if !syncing || !lanes.seen().all(|lane| lane.filled == Some(number)) || !filling.ends() {
         return;
     }
     for lane in 0..lanes.count() {
@@ -81,7 +81,7 @@ pub(crate) fn end(filling: &mut Filling, lanes: &mut Lanes, cx: &mut Cx<'_>) {
 
 /// All lanes are done. The lane may have given up meanwhile.
 pub(crate) fn end_filling(lane: &mut Lane, number: u64, cx: &mut Cx<'_>) {
-    let done = lane.sync.as_ref().is_some_and(|sync| sync.is_done(number));
+    let done = lane.sync.as_ref().is_some_and(|sync| sync.filled() == Some(number));
     let lacking = done.then(|| end_sync(lane, cx));
     cx.delta.tell(Up::Filled { number, lacking });
 }

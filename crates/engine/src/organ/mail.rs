@@ -9,7 +9,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::fact::io::DeviceError;
-use crate::organ::down::{Down, FlushWish};
+use crate::organ::down::Down;
+use crate::organ::seen::LaneSeen;
 use crate::organ::up::Up;
 
 /// A message that comes.
@@ -20,8 +21,14 @@ pub(crate) enum Letter {
     Ended(usize, usize, Result<(), DeviceError>),
     /// The coordinator gets a message of a lane.
     Up(Up),
-    /// The coordinator sees a lane's wish.
-    Wish,
+    /// The coordinator has seen what a lane shows.
+    Seen,
+}
+
+/// What comes from a lane, in its order.
+enum Told {
+    Up(Up),
+    Seen(LaneSeen),
 }
 
 /// Messages that are on their way.
@@ -29,11 +36,11 @@ pub(crate) struct Mail {
     seed: u64,
     down: Vec<VecDeque<Down>>,
     ended: Vec<VecDeque<(usize, Result<(), DeviceError>)>>,
-    /// What lanes tell, each in its own box.
-    up: Vec<VecDeque<Up>>,
-    /// The lanes' last wishes that the coordinator has not seen, and those that it has.
-    wishes: Vec<VecDeque<FlushWish>>,
-    seen: Vec<FlushWish>,
+    /// What lanes tell and show, each in its own box.
+    up: Vec<VecDeque<Told>>,
+    /// What lanes have shown last, and what the coordinator has seen of it.
+    shown: Vec<LaneSeen>,
+    seen: Vec<LaneSeen>,
 }
 
 impl Mail {
@@ -46,8 +53,8 @@ impl Mail {
             down: boxes(lanes),
             ended: boxes(lanes),
             up: boxes(lanes),
-            wishes: boxes(lanes),
-            seen: alloc::vec![FlushWish::default(); lanes],
+            shown: alloc::vec![LaneSeen::default(); lanes],
+            seen: alloc::vec![LaneSeen::default(); lanes],
         }
     }
 
@@ -66,19 +73,19 @@ impl Mail {
 
     /// Takes what a lane has told.
     pub(crate) fn told(&mut self, lane: usize, told: impl Iterator<Item = Up>) {
-        self.up[lane].extend(told);
+        self.up[lane].extend(told.map(Told::Up));
     }
 
-    /// A lane has this wish. An earlier one that was not seen is void.
-    pub(crate) fn wish(&mut self, lane: usize, wish: FlushWish) {
-        self.wishes[lane].clear();
-        if self.seen[lane] != wish {
-            self.wishes[lane].push_back(wish);
+    /// A lane shows this, before it tells the messages of the same step.
+    pub(crate) fn show(&mut self, lane: usize, seen: LaneSeen) {
+        if self.shown[lane] != seen {
+            self.shown[lane] = seen;
+            self.up[lane].push_back(Told::Seen(seen));
         }
     }
 
-    /// The wish of a lane that was seen last.
-    pub(crate) fn seen_wish(&self, lane: usize) -> FlushWish {
+    /// What was seen last of a lane.
+    pub(crate) fn seen(&self, lane: usize) -> LaneSeen {
         self.seen[lane]
     }
 
@@ -109,14 +116,15 @@ impl Mail {
         } else if nth < 2 * lanes {
             let lane = nth - lanes;
             self.ended[lane].pop_front().map(|(io, result)| Letter::Ended(lane, io, result))
-        } else if nth < 3 * lanes {
-            let lane = nth - 2 * lanes;
-            self.wishes[lane].pop_front().map(|wish| {
-                self.seen[lane] = wish;
-                Letter::Wish
-            })
         } else {
-            self.up[nth - 3 * lanes].pop_front().map(Letter::Up)
+            let lane = nth - 2 * lanes;
+            self.up[lane].pop_front().map(|told| match told {
+                Told::Up(up) => Letter::Up(up),
+                Told::Seen(seen) => {
+                    self.seen[lane] = seen;
+                    Letter::Seen
+                }
+            })
         }
     }
 
@@ -126,9 +134,9 @@ impl Mail {
         if nth < lanes {
             let later = self.draw(self.down[nth].len() as u64) as usize;
             self.down[nth].swap(0, later);
-        } else if nth >= 3 * lanes {
-            let later = self.draw(self.up[nth - 3 * lanes].len() as u64) as usize;
-            self.up[nth - 3 * lanes].swap(0, later);
+        } else if nth >= 2 * lanes {
+            let later = self.draw(self.up[nth - 2 * lanes].len() as u64) as usize;
+            self.up[nth - 2 * lanes].swap(0, later);
         }
     }
 
@@ -136,9 +144,8 @@ impl Mail {
     fn boxes(&self) -> impl Iterator<Item = usize> {
         let down = self.down.iter().map(VecDeque::is_empty);
         let ended = self.ended.iter().map(VecDeque::is_empty);
-        let wishes = self.wishes.iter().map(VecDeque::is_empty);
         let up = self.up.iter().map(VecDeque::is_empty);
-        down.chain(ended).chain(wishes).chain(up).enumerate().filter(|(_, empty)| !empty).map(|(nth, _)| nth)
+        down.chain(ended).chain(up).enumerate().filter(|(_, empty)| !empty).map(|(nth, _)| nth)
     }
 }
 
@@ -157,7 +164,7 @@ mod tests {
         come.map(|letter| match letter {
             Letter::Ended(_, io, _) => (false, io),
             Letter::Up(Up::RunDropped { origin }) => (true, origin),
-            Letter::Up(_) | Letter::Down(..) | Letter::Wish => unreachable!("nothing else was sent"),
+            Letter::Up(_) | Letter::Down(..) | Letter::Seen => unreachable!("nothing else was sent"),
         })
         .collect()
     }
@@ -171,6 +178,24 @@ mod tests {
             for of_lane in [false, true] {
                 let numbers: Vec<usize> = all.iter().filter(|(up, _)| *up == of_lane).map(|(_, nth)| *nth).collect();
                 assert_eq!(numbers, (0..8).collect::<Vec<_>>(), "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_lane_shows_comes_before_what_it_tells_in_the_same_step() {
+        for seed in 0..100 {
+            let mut mail = Mail::new(1, seed);
+            let step = |number| LaneSeen { filled: Some(number), ..LaneSeen::default() };
+            for number in 0..8 {
+                mail.show(0, step(number));
+                mail.told(0, core::iter::once(Up::RunDropped { origin: number as usize }));
+                mail.ended(0, number as usize, Ok(()));
+            }
+            while let Some(letter) = mail.next(false) {
+                if let Letter::Up(Up::RunDropped { origin }) = letter {
+                    assert_eq!(mail.seen(0), step(origin as u64), "seed {seed}");
+                }
             }
         }
     }

@@ -30,6 +30,7 @@ pub(crate) mod ram_front;
 pub(crate) mod reach;
 pub(crate) mod room;
 pub(crate) mod router;
+pub(crate) mod seen;
 pub(crate) mod segment;
 pub(crate) mod sparse;
 pub(crate) mod store;

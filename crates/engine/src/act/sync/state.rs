@@ -119,9 +119,9 @@ impl Sync {
         self.of
     }
 
-    /// Whether the lane has done its part of this filling.
-    pub(crate) fn is_done(&self, number: u64) -> bool {
-        self.number == number && self.phase == SyncPhase::Done
+    /// The number of the filling, if the lane has done its part of it.
+    pub(crate) fn filled(&self) -> Option<u64> {
+        (self.phase == SyncPhase::Done).then_some(self.number)
     }
 
     /// When blocks that couldn't be read are to be tried again.
