@@ -100,6 +100,37 @@ pub enum Error {
         /// How often it was tried.
         tries: u32,
     },
+    /// Keys can't be read.
+    #[error(
+        "cannot read the keys of encrypted volumes from {from}: {what}; write 64 hexadecimal digits in a line, the \
+         newest key first"
+    )]
+    Keys {
+        /// The file, or that it is a command.
+        from: String,
+        /// What is wrong. It never has a part of a key.
+        what: String,
+    },
+    /// The volume is encrypted, and its key is not given.
+    #[error(
+        "{url}: the volume is encrypted with key {key:016x}, which is not given; name a file with it in \
+         FLASHFRONT_OBJECT_KEYS"
+    )]
+    NoKey {
+        /// The volume.
+        url: String,
+        /// The number of its newest key.
+        key: u64,
+    },
+    /// Keys are given, and the volume is not encrypted.
+    #[error(
+        "{url}: keys are given, and the volume is not encrypted; if it should be, somebody has changed it, else unset \
+         FLASHFRONT_OBJECT_KEYS and FLASHFRONT_OBJECT_KEYS_COMMAND"
+    )]
+    NotEncrypted {
+        /// The volume.
+        url: String,
+    },
     /// Two volumes can't share objects.
     #[error("{from} and {to} are not in one bucket, and a clone shares objects; use `object export` and `import`")]
     Apart {

@@ -10,6 +10,7 @@ mod carrier;
 mod cloud;
 mod error;
 mod folder;
+mod keys;
 mod offline;
 mod place;
 mod session;
@@ -19,6 +20,7 @@ mod this;
 
 pub use carrier::{Back, Carrier, Kind, Wake};
 pub use error::Error;
+pub use keys::keys;
 pub use offline::{clone, create, forget, snapshot, store_is_fit};
 pub use place::{Place, is_url};
 pub use session::Session;

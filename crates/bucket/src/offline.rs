@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use flashfront_object::{Fault, Manifest, Mode, Name, Options, Wanted, Wish};
+use flashfront_object::{Fault, Form, Manifest, Mode, Name, Options, Wanted, Wish};
 
 use crate::error::Error;
 use crate::place::Place;
@@ -81,22 +81,25 @@ fn error(place: &Place, fault: Fault) -> Error {
     }
 }
 
-/// Makes an empty volume.
+/// Makes an empty volume, whose extents are stored in this form.
 ///
 /// # Errors
 /// [`Error`].
-pub fn create(place: &Place, sectors: u64) -> Result<(), Error> {
+pub fn create(place: &Place, sectors: u64, form: Form) -> Result<(), Error> {
     is_free(place)?;
     store_is_fit(place)?;
     let writer = this_writer();
-    let manifest = Manifest::first(random_id(), writer.id, sectors, writer.now, &writer.host);
+    let mut manifest = Manifest::first(random_id(), writer.id, sectors, writer.now, &writer.host);
+    manifest.form = form;
     put_first(place, &manifest.encode())
 }
 
 fn is_free(place: &Place) -> Result<(), Error> {
     match Session::open(place, Mode::Read, Options::default()) {
         Err(Error::NoVolume { .. }) => Ok(()),
-        Err(Error::Damaged { .. }) | Ok(_) => Err(Error::Exists { url: place.to_string() }),
+        Err(Error::Damaged { .. } | Error::NoKey { .. } | Error::NotEncrypted { .. }) | Ok(_) => {
+            Err(Error::Exists { url: place.to_string() })
+        }
         Err(other) => Err(other),
     }
 }

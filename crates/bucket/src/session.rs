@@ -11,6 +11,7 @@ use flashfront_object::{
 
 use crate::carrier::{Carrier, Wake};
 use crate::error::Error;
+use crate::keys::unlock;
 use crate::place::Place;
 
 /// A command waits so long for a store that does not answer.
@@ -84,7 +85,8 @@ impl Session {
             let Some(back) = carrier.wait(LOOK_EVERY) else { continue };
             faults.judge(place, &back.name, &back.answer)?;
             if let Some(opened) = opening.done(back.token, back.answer, &mut fx) {
-                let volume = opened.map_err(|fault| Error::of_opening(&url, fault))?;
+                let mut volume = opened.map_err(|fault| Error::of_opening(&url, fault))?;
+                unlock(&url, &mut volume)?;
                 let (place, told) = (place.clone(), BTreeMap::new());
                 return Ok(Self { place, volume, carrier, fx, told, tickets: 0, faults });
             }
@@ -156,6 +158,7 @@ impl Session {
         match fault {
             WriteFault::Fenced(by) => Error::Fenced { url, by },
             WriteFault::ReadOnly => Error::Refused { url, what: "it was opened to be read".to_owned() },
+            WriteFault::NoKey => Error::NoKey { url, key: self.volume.manifest().form.key.unwrap_or_default() },
         }
     }
 

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use flashfront_bucket::{Error, Place, Session};
-use flashfront_object::{Mode, Options, SECTOR_BYTES, SIZE_MAX};
+use flashfront_object::{Form, Mode, Options, SECTOR_BYTES, SIZE_MAX};
 use flashfront_units::Size;
 
 use crate::usage::misused;
@@ -30,6 +30,17 @@ pub(crate) struct Object {
     verb: Verb,
 }
 
+/// How a volume stores what is written to it.
+#[derive(Debug, Args)]
+struct Stored {
+    /// Compress what is stored, where that saves space.
+    #[arg(long)]
+    compress: bool,
+    /// Encrypt what is stored. FLASHFRONT_OBJECT_KEYS names the file with the key.
+    #[arg(long)]
+    encrypt: bool,
+}
+
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Make an empty volume. It takes space as it is written.
@@ -39,6 +50,8 @@ enum Verb {
         /// Its size, at most 1 PiB.
         #[arg(long)]
         size: Size,
+        #[command(flatten)]
+        form: Stored,
     },
     /// Tell what a volume is, and how much it holds.
     Info {
@@ -54,6 +67,8 @@ enum Verb {
         file: PathBuf,
         /// Where.
         url: String,
+        #[command(flatten)]
+        form: Stored,
     },
     /// Write the content of a volume into a new file. Zeroes are left as holes.
     Export {
@@ -115,9 +130,9 @@ enum Verb {
 impl Object {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.verb {
-            Verb::Create { url, size } => create(&place(&url)?, size)?,
+            Verb::Create { url, size, form } => create(&place(&url)?, size, form.form()?)?,
             Verb::Info { url, json } => look::info(&place(&url)?, json)?,
-            Verb::Import { file, url } => transfer::import(&file, &place(&url)?)?,
+            Verb::Import { file, url, form } => transfer::import(&file, &place(&url)?, form.form()?)?,
             Verb::Export { url, file } => {
                 let (url, snapshot) = with_snapshot(&url);
                 transfer::export(&place(url)?, snapshot, &file)?;
@@ -139,6 +154,21 @@ impl Object {
     }
 }
 
+impl Stored {
+    fn form(&self) -> anyhow::Result<Form> {
+        let key = match (self.encrypt, flashfront_bucket::keys()?) {
+            (false, None) => None,
+            (true, Some(keys)) => keys.first(),
+            (true, None) => misused!("--encrypt: no key is given; name a file with it in FLASHFRONT_OBJECT_KEYS"),
+            (false, Some(_)) => misused!(
+                "keys are given, and the volume would not be encrypted; add --encrypt, or unset \
+                 FLASHFRONT_OBJECT_KEYS and FLASHFRONT_OBJECT_KEYS_COMMAND"
+            ),
+        };
+        Ok(Form { compressed: self.compress, key })
+    }
+}
+
 /// The place that a URL names. A wrong one is wrong usage.
 fn place(url: &str) -> anyhow::Result<Place> {
     match Place::of(url) {
@@ -152,11 +182,11 @@ fn with_snapshot(text: &str) -> (&str, Option<&str>) {
     text.split_once('@').map_or((text, None), |(url, name)| (url, Some(name)))
 }
 
-fn create(place: &Place, size: Size) -> anyhow::Result<()> {
+fn create(place: &Place, size: Size, form: Form) -> anyhow::Result<()> {
     if size.0 == 0 || size.0 > SIZE_MAX || !size.0.is_multiple_of(SIZE_UNIT) {
         misused!("--size {size}: a volume has at most 1 PiB, in whole blocks of 4 KiB; choose such a size");
     }
-    flashfront_bucket::create(place, size.0 / SECTOR_BYTES)?;
+    flashfront_bucket::create(place, size.0 / SECTOR_BYTES, form)?;
     human::tell(&format!("created     {place}, {}\n", size.told()))
 }
 
@@ -175,16 +205,15 @@ fn snapshot(place: &Place, name: &str, forget: bool) -> anyhow::Result<()> {
 
 /// Opens a volume to write, unless a writer has it.
 fn open_to_write(place: &Place, force: bool) -> anyhow::Result<Session> {
-    if !force {
-        let manifest = Session::open(place, Mode::Read, Options::default())?.into_volume().manifest().clone();
-        if manifest.is_open {
-            anyhow::bail!(
-                "{place}: {} has the volume open to write (epoch {}); stop the daemon there, or take the volume over \
-                 with --force: its unsent writes are lost then",
-                manifest.host,
-                manifest.epoch
-            );
-        }
+    // Whoever has not got its key fences nobody.
+    let manifest = Session::open(place, Mode::Read, Options::default())?.into_volume().manifest().clone();
+    if manifest.is_open && !force {
+        anyhow::bail!(
+            "{place}: {} has the volume open to write (epoch {}); stop the daemon there, or take the volume over \
+             with --force: its unsent writes are lost then",
+            manifest.host,
+            manifest.epoch
+        );
     }
     let options = Options { complete: 0, ..Options::default() };
     Ok(Session::open(place, Mode::Write(flashfront_bucket::this_writer()), options)?)

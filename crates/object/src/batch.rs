@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A batch of writes, and its form as an object.
 
+use crate::form::FRAME_BYTES_MAX;
 use crate::name::Stamp;
 use crate::wire::SECTOR_BYTES;
 use crate::wire::{Put, Take, crc_at, is_sealed};
@@ -13,6 +14,9 @@ const CRC_AT: usize = 52;
 const FIXED_BYTES: usize = 56;
 const RECORD_BYTES: usize = 24;
 const ZEROES: u32 = 1;
+/// Extents are stored as they are, or each in a frame that says its form.
+const PLAIN: u32 = 0;
+const FRAMED: u32 = 1;
 
 /// What an object says of one extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +50,8 @@ impl Batch {
         self.payload.len() + self.records.len() * RECORD_BYTES
     }
 
-    /// Appends an extent with payload.
-    pub(crate) fn push(&mut self, start: u64, bytes: &[u8]) -> Record {
-        let sectors = bytes.len() as u64 / SECTOR_BYTES;
+    /// Appends an extent, in the form in which it is stored.
+    pub(crate) fn push(&mut self, start: u64, sectors: u64, bytes: &[u8]) -> Record {
         debug_assert!(sectors > 0 && start % EXTENT_SECTORS_MAX + sectors <= EXTENT_SECTORS_MAX);
         let at = self.payload.len() as u64;
         let record = Record { start, sectors, at, stored: bytes.len() as u32, crc: crc_at(start, bytes) };
@@ -63,10 +66,10 @@ impl Batch {
     }
 
     /// Makes the object, and the length of its head.
-    pub(crate) fn seal(self, volume: &[u8; 16], stamp: Stamp) -> (Vec<u8>, u32) {
+    pub(crate) fn seal(self, volume: &[u8; 16], stamp: Stamp, is_framed: bool) -> (Vec<u8>, u32) {
         let mut head = Put::default();
         head.bytes(MAGIC).bytes(volume).u32(stamp.epoch).count(self.records.len()).u64(stamp.sequence);
-        head.u64(self.payload.len() as u64).u32(0).u32(0);
+        head.u64(self.payload.len() as u64).u32(if is_framed { FRAMED } else { PLAIN }).u32(0);
         for record in &self.records {
             let flags = if record.stored == 0 { ZEROES } else { 0 };
             let sectors = u32::try_from(record.sectors).expect("bug: zeroes are cut into parts of 2^31 sectors");
@@ -90,6 +93,8 @@ pub struct Head {
     pub bytes: u32,
     /// Bytes behind it.
     pub payload: u64,
+    /// Extents are stored in frames, which say their form.
+    pub is_framed: bool,
     /// The extents, in order: later ones win.
     pub records: Vec<Record>,
 }
@@ -117,7 +122,7 @@ impl Head {
         if !is_sealed(head, CRC_AT) {
             return Err("the checksum of its head is wrong".to_owned());
         }
-        if codec != 0 {
+        if !matches!(codec, PLAIN | FRAMED) {
             return Err(format!("its extents have codec {codec}, which this version does not know"));
         }
         let mut records = Vec::with_capacity(count);
@@ -129,8 +134,9 @@ impl Head {
             let fits = match flags {
                 ZEROES => stored == 0,
                 0 => {
-                    u64::from(stored) == sectors * SECTOR_BYTES
-                        && start % EXTENT_SECTORS_MAX + sectors <= EXTENT_SECTORS_MAX
+                    let (stored, plain) = (u64::from(stored), sectors * SECTOR_BYTES);
+                    let may = if codec == PLAIN { plain..=plain } else { 1..=plain + FRAME_BYTES_MAX };
+                    may.contains(&stored) && start % EXTENT_SECTORS_MAX + sectors <= EXTENT_SECTORS_MAX
                 }
                 _ => false,
             };
@@ -145,7 +151,12 @@ impl Head {
         if at != payload {
             return Err(format!("its extents have {at} bytes, its head says {payload}"));
         }
-        Ok(Self { volume, stamp, bytes: len as u32, payload, records })
+        Ok(Self { volume, stamp, bytes: len as u32, payload, is_framed: codec == FRAMED, records })
+    }
+
+    /// Sectors of its extents with payload.
+    pub(crate) fn content(&self) -> u64 {
+        self.records.iter().filter(|it| it.stored > 0).map(|it| it.sectors).sum()
     }
 
     /// Verifies the payload of an extent within a whole object.
@@ -164,11 +175,11 @@ mod tests {
     #[test]
     fn an_object_is_read_as_it_was_written_and_any_changed_byte_is_seen() {
         let mut batch = Batch::default();
-        batch.push(8, &[7; 4096]);
+        batch.push(8, 8, &[7; 4096]);
         batch.push_zeroes(100, 50);
-        batch.push(1024, &[9; 512]);
+        batch.push(1024, 1, &[9; 512]);
         let stamp = Stamp { epoch: 3, sequence: 9 };
-        let (body, head_bytes) = batch.seal(&[5; 16], stamp);
+        let (body, head_bytes) = batch.seal(&[5; 16], stamp, false);
         let head = Head::parse(&body).unwrap();
         assert_eq!((head.volume, head.stamp, head.bytes), ([5; 16], stamp, head_bytes));
         let places: Vec<_> = head.records.iter().map(|it| (it.start, it.sectors, it.stored)).collect();

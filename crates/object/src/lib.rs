@@ -12,6 +12,7 @@
 mod batch;
 mod canary;
 mod effect;
+mod form;
 mod loading;
 mod manifest;
 mod map;
@@ -30,6 +31,7 @@ pub use batch::{EXTENT_SECTORS_MAX, Head, Record};
 #[cfg(feature = "canary")]
 pub use canary::{Canary, plant};
 pub use effect::{Answer, Effect, Fault, OpenFault, Ticket, Token, Told, Trouble};
+pub use form::{Form, Keys};
 pub use manifest::{Manifest, Snapshot, TailEntry};
 pub use mode::{Mode, Writer};
 pub use name::{Key, Name, Stamp};

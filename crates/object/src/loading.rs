@@ -181,7 +181,9 @@ impl Loading {
         for (tail, head) in self.manifest.tail.iter().zip(&self.heads) {
             let head = head.as_ref().expect("bug: a head was not waited for");
             let TailEntry { stamp, head: head_bytes, bytes, born } = *tail;
-            let entry = Entry { kind: Kind::Data, source: None, stamp, head: head_bytes, bytes, born, live: 0 };
+            let content = if head.is_framed { head.content() } else { 0 };
+            let kind = Kind::Data;
+            let entry = Entry { kind, source: None, stamp, head: head_bytes, bytes, born, live: 0, content };
             let number = self.table.add(entry);
             for record in &head.records {
                 if record.stored == 0 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A manifest: which objects count, and in which order.
 
+use crate::form::Form;
 use crate::name::Stamp;
 use crate::wire::{Put, Take, is_sealed};
 
@@ -8,6 +9,9 @@ const MAGIC: &[u8; 8] = b"FFMANI01";
 const LENGTH_AT: usize = 8;
 const CRC_AT: usize = 12;
 const OPEN: u32 = 1;
+const COMPRESSED: u32 = 2;
+const ENCRYPTED: u32 = 4;
+const KNOWN: u32 = OPEN | COMPRESSED | ENCRYPTED;
 
 /// A checkpoint, as a manifest names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +65,8 @@ pub struct Manifest {
     pub writer: [u8; 16],
     /// Whether a writer has the volume open.
     pub is_open: bool,
+    /// How extents are stored.
+    pub form: Form,
     /// Sectors of the volume.
     pub sectors: u64,
     /// The last sequence that is used up.
@@ -98,6 +104,7 @@ impl Manifest {
             epoch: 1,
             writer,
             is_open: false,
+            form: Form::default(),
             sectors,
             sequence: 0,
             kept: 1,
@@ -115,7 +122,9 @@ impl Manifest {
     pub fn encode(&self) -> Vec<u8> {
         let mut put = Put::default();
         put.bytes(MAGIC).u32(0).u32(0).bytes(&self.volume).u64(self.number).u32(self.epoch).bytes(&self.writer);
-        put.u32(if self.is_open { OPEN } else { 0 });
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+        let form = flag(self.form.compressed, COMPRESSED) | flag(self.form.key.is_some(), ENCRYPTED);
+        put.u32(flag(self.is_open, OPEN) | form);
         put.u64(self.sectors).u64(self.sequence).u64(self.kept).u64(self.wishes).u64(self.written).text(&self.host);
         match &self.checkpoint {
             None => _ = put.u32(0),
@@ -132,6 +141,7 @@ impl Manifest {
         for it in &self.snapshots {
             put.text(&it.name).u64(it.manifest).u64(it.wish);
         }
+        self.form.key.into_iter().for_each(|key| _ = put.u64(key));
         let len = u32::try_from(put.0.len()).expect("bug: a manifest of 4 GiB");
         put.0[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&len.to_le_bytes());
         put.seal(CRC_AT)
@@ -159,7 +169,8 @@ impl Manifest {
 
     fn fields(take: &mut Take<'_>) -> Option<Self> {
         let (volume, number, epoch, writer) = (take.array()?, take.u64()?, take.u32()?, take.array()?);
-        let is_open = take.u32()? & OPEN != 0;
+        let flags = take.u32().filter(|flags| flags & !KNOWN == 0)?;
+        let is_open = flags & OPEN != 0;
         let (sectors, sequence, kept) = (take.u64()?, take.u64()?, take.u64()?);
         let (wishes, written, host) = (take.u64()?, take.u64()?, take.text()?);
         let checkpoint = match take.u32()? {
@@ -181,12 +192,15 @@ impl Manifest {
             |take: &mut Take<'_>| Some(Snapshot { name: take.text()?, manifest: take.u64()?, wish: take.u64()? });
         let count = take.count(20)?;
         let snapshots = (0..count).map(|_| snapshot(take)).collect::<Option<_>>()?;
+        let key = if flags & ENCRYPTED == 0 { None } else { Some(take.u64()?) };
+        let form = Form { compressed: flags & COMPRESSED != 0, key };
         let all = Self {
             volume,
             number,
             epoch,
             writer,
             is_open,
+            form,
             sectors,
             sequence,
             kept,
@@ -214,6 +228,7 @@ mod tests {
         one.checkpoint = Some(CheckpointRef { stamp, bytes: 100, root_at, root_bytes, root_crc, since: 3, born: 2 });
         one.tail.push(TailEntry { stamp, head: 80, bytes: 8_000_000, born: 4 });
         one.snapshots.push(Snapshot { name: "before the upgrade".to_owned(), manifest: 3, wish: 1 });
+        one.form = Form { compressed: true, key: Some(77) };
         let bytes = one.encode();
         assert_eq!(Manifest::decode(&bytes), Ok(one));
         for at in 0..bytes.len() {

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::batch::Record;
+use crate::form::FRAME_BYTES_MAX;
 use crate::wire::{Put, SECTOR_BYTES, Take};
 
 /// Sectors of a page.
@@ -44,6 +45,11 @@ impl Extent {
 
     pub(crate) fn sectors(&self) -> u64 {
         u64::from(self.last) + 1
+    }
+
+    /// Sectors of the stored extent.
+    pub(crate) fn whole(&self) -> u64 {
+        u64::from(self.whole) + 1
     }
 
     pub(crate) fn skip(&self) -> u64 {
@@ -275,7 +281,7 @@ impl Page {
                 && extent.end() <= PAGE_SECTORS
                 && u32::from(skip) + u32::from(last) <= u32::from(whole)
                 && skip <= start
-                && u64::from(stored) == (u64::from(whole) + 1) * SECTOR_BYTES;
+                && (1..=(u64::from(whole) + 1) * SECTOR_BYTES + FRAME_BYTES_MAX).contains(&u64::from(stored));
             if !fits {
                 return None;
             }

@@ -35,6 +35,9 @@ pub enum WriteFault {
     /// Another writer has opened it.
     #[error("another writer has opened the volume ({0})")]
     Fenced(String),
+    /// The volume is encrypted, and no key is given.
+    #[error("the volume is encrypted, and no key is given")]
+    NoKey,
 }
 
 /// What the store does not have yet.

@@ -11,6 +11,8 @@ use crate::wire::{Put, Take};
 
 const OBJECT_BYTES: usize = 40;
 const PAGE_BYTES: usize = 28;
+/// An object with data whose extents are stored in frames. A length follows.
+const FRAMED: u8 = 2;
 
 /// A root as it was read.
 #[derive(Debug)]
@@ -51,11 +53,15 @@ fn put_entry(put: &mut Put, number: u32, entry: &Entry, sources: &[Arc<str>]) {
     let place = entry.source.as_ref().and_then(|it| sources.iter().position(|source| source == it));
     let source = u16::try_from(place.map_or(0, |place| place + 1)).expect("bug: a clone of 65,535 volumes");
     let kind = match entry.kind {
+        Kind::Data if entry.is_framed() => FRAMED,
         Kind::Data => 0,
         Kind::Map => 1,
     };
     put.u32(number).u8(kind).u16(source).u32(entry.stamp.epoch).u64(entry.stamp.sequence).u32(entry.head);
     put.u64(entry.bytes).u64(entry.born);
+    if entry.is_framed() {
+        put.u64(entry.content);
+    }
 }
 
 impl Root {
@@ -86,8 +92,9 @@ impl Root {
 
 fn take_entry(take: &mut Take<'_>, sources: &[Arc<str>]) -> Option<(u32, Entry)> {
     let (number, kind, source) = (take.u32()?, take.u8()?, take.u16()?);
+    let is_framed = kind == FRAMED;
     let kind = match kind {
-        0 => Kind::Data,
+        0 | FRAMED => Kind::Data,
         1 => Kind::Map,
         _ => return None,
     };
@@ -97,5 +104,6 @@ fn take_entry(take: &mut Take<'_>, sources: &[Arc<str>]) -> Option<(u32, Entry)>
     };
     let stamp = Stamp { epoch: take.u32()?, sequence: take.u64()? };
     let (head, bytes, born) = (take.u32()?, take.u64()?, take.u64()?);
-    Some((number, Entry { kind, source, stamp, head, bytes, born, live: 0 }))
+    let content = if is_framed { take.u64().filter(|content| *content > 0)? } else { 0 };
+    Some((number, Entry { kind, source, stamp, head, bytes, born, live: 0, content }))
 }

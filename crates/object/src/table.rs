@@ -34,6 +34,8 @@ pub struct Entry {
     pub born: u64,
     /// Sectors of data, or bytes of pages, that are in use.
     pub live: u64,
+    /// Sectors of its extents, if those are stored in frames; 0: they are stored as they are.
+    pub content: u64,
 }
 
 impl Entry {
@@ -47,11 +49,19 @@ impl Entry {
         Key { source: self.source.clone(), name }
     }
 
+    /// Whether its extents are stored in frames, which say their form.
+    pub(crate) const fn is_framed(&self) -> bool {
+        self.content > 0
+    }
+
     /// Bytes of it that are in use.
     #[must_use]
     pub fn live_bytes(&self) -> u64 {
         match self.kind {
-            Kind::Data => self.live * SECTOR_BYTES,
+            Kind::Data => match self.content {
+                0 => self.live * SECTOR_BYTES,
+                content => self.bytes.saturating_sub(self.head.into()) * self.live / content,
+            },
             Kind::Map => self.live,
         }
     }

@@ -18,6 +18,7 @@ mod write;
 use std::sync::Arc;
 
 use crate::effect::{Answer, Effect, Fault, Ticket, Token};
+use crate::form::Keys;
 use crate::loading::Loaded;
 use crate::manifest::Manifest;
 use crate::mode::Writer;
@@ -35,6 +36,15 @@ pub struct Volume {
 impl Volume {
     pub(crate) fn new(loaded: Loaded, writer: Option<Writer>, options: Options) -> Self {
         Self { state: State::new(loaded, writer, options) }
+    }
+
+    /// Takes the keys of an encrypted volume. Nothing can be written to it before.
+    ///
+    /// # Panics
+    /// If something was written already.
+    pub fn use_keys(&mut self, keys: Keys) {
+        assert!(self.state.queue.is_empty() && self.state.open.is_none(), "bug: keys come before writes");
+        self.state.use_keys(keys);
     }
 
     /// Writes whole sectors. No state of the store ever has half of a write.

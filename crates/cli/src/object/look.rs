@@ -20,6 +20,9 @@ struct Info {
     manifest: u64,
     epoch: u32,
     open: bool,
+    compressed: bool,
+    /// The number of the key; none: it is not encrypted.
+    key: Option<String>,
     host: String,
     written_s: u64,
     snapshots: Vec<Kept>,
@@ -61,6 +64,8 @@ pub(super) fn info(place: &Place, json: bool) -> anyhow::Result<()> {
         manifest: manifest.number,
         epoch: manifest.epoch,
         open: manifest.is_open,
+        compressed: manifest.form.compressed,
+        key: manifest.form.key.map(|key| format!("{key:016x}")),
         host: manifest.host.clone(),
         written_s: manifest.written,
         snapshots: manifest.snapshots.iter().map(kept).collect(),
@@ -80,6 +85,12 @@ pub(super) fn info(place: &Place, json: bool) -> anyhow::Result<()> {
     match info.open {
         true => writeln!(out, "writer      {} has it open (epoch {})", info.host, info.epoch)?,
         false => writeln!(out, "writer      none; the last one was on {} (epoch {})", info.host, info.epoch)?,
+    }
+    if info.compressed {
+        writeln!(out, "compressed  where that saves space")?;
+    }
+    if let Some(key) = &info.key {
+        writeln!(out, "encrypted   with key {key}")?;
     }
     for it in &info.snapshots {
         writeln!(out, "snapshot    {} (manifest {})", it.name, it.manifest)?;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use flashfront_bucket::{Place, Session};
-use flashfront_object::{Mode, Options, SECTOR_BYTES, SIZE_MAX};
+use flashfront_object::{Form, Mode, Options, SECTOR_BYTES, SIZE_MAX};
 
 use super::SIZE_UNIT;
 use crate::{human, progress};
@@ -16,7 +16,7 @@ use crate::{human, progress};
 /// Bytes that are read at a time. Zeroes of this length are not stored.
 const PART_BYTES: usize = 256 << 10;
 
-pub(super) fn import(path: &Path, place: &Place) -> anyhow::Result<()> {
+pub(super) fn import(path: &Path, place: &Place, form: Form) -> anyhow::Result<()> {
     let reading = || format!("cannot read {}", path.display());
     let mut file = File::open(path).with_context(reading)?;
     let size = file.seek(SeekFrom::End(0)).with_context(reading)?;
@@ -28,7 +28,7 @@ pub(super) fn import(path: &Path, place: &Place) -> anyhow::Result<()> {
         );
     }
     file.rewind().with_context(reading)?;
-    flashfront_bucket::create(place, size / SECTOR_BYTES)?;
+    flashfront_bucket::create(place, size / SECTOR_BYTES, form)?;
     let mut session = Session::open(place, Mode::Write(flashfront_bucket::this_writer()), Options::default())?;
     let bar = progress::of_bytes("importing");
     let mut part = vec![0; PART_BYTES];

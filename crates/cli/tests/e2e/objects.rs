@@ -17,10 +17,21 @@ const BLOCK: u64 = 4096;
 /// Where the objects are.
 enum Store {
     Folder,
-    Server { port: u16, child: Child },
+    /// A folder with an encrypted and compressed volume; the file with its key.
+    Sealed(tempfile::NamedTempFile),
+    Server {
+        port: u16,
+        child: Child,
+    },
 }
 
 impl Store {
+    fn sealed() -> Self {
+        let file = tempfile::NamedTempFile::new().expect("a file can be made");
+        fs::write(file.path(), "0a".repeat(32)).expect("it can be written");
+        Self::Sealed(file)
+    }
+
     /// moto's server keeps its objects in RAM: it is not killed here, since they were gone then.
     fn server() -> Self {
         let port = free_port();
@@ -46,6 +57,9 @@ impl Store {
             command.env("AWS_ACCESS_KEY_ID", "none").env("AWS_SECRET_ACCESS_KEY", "none");
             command.env("AWS_REGION", "us-east-1");
         }
+        if let Self::Sealed(keys) = self {
+            command.env("FLASHFRONT_OBJECT_KEYS", keys.path());
+        }
         command
     }
 }
@@ -69,11 +83,12 @@ impl Disk {
     fn new(store: Store) -> Self {
         let mut volume = Volume::new(64, 1);
         volume.origin = match &store {
-            Store::Folder => format!("file://{}", volume.place.file("store").display()).into(),
+            Store::Folder | Store::Sealed(_) => format!("file://{}", volume.place.file("store").display()).into(),
             Store::Server { .. } => "s3://bucket/disk".into(),
         };
         let disk = Self { volume, store };
-        disk.object("create", &["--size", "16MiB"]);
+        let form: &[&str] = if matches!(disk.store, Store::Sealed(_)) { &["--compress", "--encrypt"] } else { &[] };
+        disk.object("create", &[&["--size", "16MiB"], form].concat());
         disk.format(&disk.volume);
         disk
     }
@@ -208,6 +223,7 @@ fn survives(store: Store) {
 #[test]
 fn a_killed_daemon_loses_nothing() {
     survives(Store::Folder);
+    survives(Store::sealed());
     if !skip_without(&["moto_server", "curl"]) {
         survives(Store::server());
     }
@@ -299,4 +315,50 @@ fn one_of_three_creators_wins() {
         creators.into_iter().map(ended).collect()
     });
     assert_eq!(ended.iter().filter(|it| **it).count(), 1, "{ended:?}");
+}
+
+/// Without its key an encrypted volume is neither served nor read, and its writer goes on.
+#[test]
+fn an_encrypted_volume_wants_its_key() {
+    let mut disk = Disk::new(Store::sealed());
+    disk.start();
+    let line = b"nobody else may read this line! ".repeat(BLOCK as usize / 32);
+    disk.volume.connect().write_at(BLOCK, &line, true).expect("the volume takes writes");
+    disk.volume.drain();
+    let wrong = Store::sealed();
+    let Store::Sealed(keys) = &wrong else { unreachable!() };
+    fs::write(keys.path(), "0b".repeat(32)).expect("it can be written");
+    for store in [&wrong, &Store::Folder] {
+        for verb in ["info", "gc", "export"] {
+            let mut command = flashfront();
+            command.args(["object", verb]).arg(&disk.volume.origin);
+            match verb {
+                "gc" => _ = command.arg("--force"),
+                "export" => _ = command.arg(disk.volume.place.file("stolen")),
+                _ => {}
+            }
+            let ended = output(store.known(&mut command));
+            let said = show(&ended);
+            assert!(!ended.status.success() && said.contains("which is not given"), "{verb}: {said}");
+        }
+        let mut other = Volume::new(64, 1);
+        other.origin.clone_from(&disk.volume.origin);
+        let said = show(&output(store.known(&mut other.format())));
+        assert!(said.contains("which is not given"), "{said}");
+    }
+    assert_eq!(first(&disk.volume)["fenced"], false);
+    disk.volume.stop();
+    let mut left = vec![disk.volume.place.file("store")];
+    let mut objects = 0;
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(fs::read_dir(&path).expect("a folder").map(|it| it.expect("an entry").path()));
+        } else {
+            let bytes = fs::read(&path).expect("a file");
+            assert!(!bytes.windows(16).any(|it| it == &line[..16]), "{}", path.display());
+            objects += 1;
+        }
+    }
+    assert!(objects > 3);
+    assert!(disk.content()[BLOCK as usize..2 * BLOCK as usize] == line);
 }

@@ -8,6 +8,7 @@ use std::sync::mpsc::channel;
 
 use flashfront_device::real::{Access, DeviceFile, LinkNews, LinkWatch, OpenError, Prefer, Reactor};
 use flashfront_engine::{DeviceError, Memory, Op, Span, extents};
+use flashfront_object::Form;
 
 use crate::conformance::suite;
 use crate::rig::{Rig, pattern};
@@ -17,7 +18,7 @@ const SIZE: u64 = 32 << 20;
 /// Makes a volume in a folder.
 fn volume(folder: &Path, bytes: u64) -> PathBuf {
     let url = format!("file://{}/volume", folder.display());
-    flashfront_bucket::create(&flashfront_bucket::Place::of(&url).unwrap(), bytes / 512).unwrap();
+    flashfront_bucket::create(&flashfront_bucket::Place::of(&url).unwrap(), bytes / 512, Form::default()).unwrap();
     url.into()
 }
 

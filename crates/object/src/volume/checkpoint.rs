@@ -32,7 +32,7 @@ pub(super) fn checkpoint_now(state: &mut State) {
         .collect();
     state.map.forget_places(|object| worn.contains(&object), &mut state.table);
     let (stamp, born) = (state.next_stamp(), state.next);
-    let entry = Entry { kind: Kind::Map, source: None, stamp, head: 0, bytes: 0, born, live: 0 };
+    let entry = Entry { kind: Kind::Map, source: None, stamp, head: 0, bytes: 0, born, live: 0, content: 0 };
     let object = state.table.add(entry);
     let mut body = Put::default();
     body.bytes(MAGIC).bytes(&state.manifest.volume).u32(stamp.epoch).u64(stamp.sequence);

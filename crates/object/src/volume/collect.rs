@@ -68,10 +68,12 @@ fn move_live(
             continue;
         }
         let stored = head.payload_of(record, &body).ok_or_else(|| damaged("the checksum of an extent is wrong"))?;
+        let place = (record.start, record.sectors);
+        let content = state.former.content(head.is_framed, place, stored).map_err(|what| damaged(&what))?.into_owned();
         for part in live {
             let from = ((part.start - record.start) * SECTOR_BYTES) as usize;
             let len = (part.sectors * SECTOR_BYTES) as usize;
-            write::append(state, part.start, &stored[from..from + len]);
+            write::append(state, part.start, &content[from..from + len]);
             write::seal_if_full(state, fx);
             moved += len as u64;
         }

@@ -9,6 +9,7 @@ use crate::canary::{Canary, planted};
 use crate::effect::{Answer, Effect, Fault, Ticket, Told, Trouble};
 use crate::map::{Extent, Piece};
 use crate::name::Name;
+use crate::table::Entry;
 use crate::wire::SECTOR_BYTES;
 use crate::wire::crc_at;
 
@@ -59,11 +60,16 @@ fn copy_from_ram(state: &State, piece: &Piece, extent: &Extent, reading: &mut Re
         let at = upload.head as usize + at;
         &upload.body[at..at + extent.stored as usize]
     } else if let Some(stored) = state.recent.get((extent.object, extent.at)) {
-        stored
+        put(piece, extent, stored, reading);
+        return true;
     } else {
         return false;
     };
-    put(piece, extent, stored, reading);
+    let is_framed = state.table.get(extent.object).is_framed();
+    let place = (piece.stored_start(extent), extent.whole());
+    // Else it is asked for, and told to be damaged.
+    let Ok(content) = state.former.content(is_framed, place, stored) else { return false };
+    put(piece, extent, &content, reading);
     true
 }
 
@@ -118,17 +124,20 @@ fn take_parts(
         let sound = |stored: &&[u8]| crc_at(first, stored) == extent.crc || planted(Canary::ChecksumIgnored);
         let what = "the checksum of an extent is wrong";
         let stored = stored.filter(sound).ok_or_else(|| damaged(what))?;
-        put(&piece, &extent, stored, reading);
-        state.recent.add((extent.object, extent.at), Arc::new(stored.to_vec()));
+        let is_framed = state.table.try_get(extent.object).is_some_and(Entry::is_framed);
+        let content =
+            state.former.content(is_framed, (first, extent.whole()), stored).map_err(|what| damaged(&what))?;
+        put(&piece, &extent, &content, reading);
+        state.recent.add((extent.object, extent.at), Arc::new(content.into_owned()));
     }
     Ok(())
 }
 
-fn put(piece: &Piece, extent: &Extent, stored: &[u8], reading: &mut Reading) {
+fn put(piece: &Piece, extent: &Extent, content: &[u8], reading: &mut Reading) {
     let from = (extent.skip() * SECTOR_BYTES) as usize;
     let to = ((piece.start - reading.start) * SECTOR_BYTES) as usize;
     let len = (piece.sectors * SECTOR_BYTES) as usize;
-    reading.bytes[to..to + len].copy_from_slice(&stored[from..from + len]);
+    reading.bytes[to..to + len].copy_from_slice(&content[from..from + len]);
 }
 
 fn finish(reading: Reading, fx: &mut Vec<Effect>) {

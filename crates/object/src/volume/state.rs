@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::effect::{Effect, Ticket, Token, Trouble};
+use crate::form::{Former, Keys};
 use crate::loading::Loaded;
 use crate::manifest::{CheckpointRef, Manifest};
 use crate::map::{Extent, Map, Piece};
@@ -111,6 +112,7 @@ pub(super) struct State {
     pub(super) next: u64,
     pub(super) map: Map,
     pub(super) table: Table,
+    pub(super) former: Former,
     pub(super) batch: Batch,
     /// The object that the batch will be.
     pub(super) open: Option<(u32, Stamp, u64)>,
@@ -139,6 +141,7 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(loaded: Loaded, writer: Option<Writer>, options: Options) -> Self {
         let Loaded { manifest, map, table, tokens } = loaded;
+        let former = Former::new(manifest.form, Keys::default(), opening_of(writer.as_ref()));
         Self {
             options,
             writer,
@@ -148,6 +151,7 @@ impl State {
             manifest,
             map,
             table,
+            former,
             batch: Batch::default(),
             open: None,
             queue: VecDeque::new(),
@@ -165,6 +169,15 @@ impl State {
             asked: BTreeMap::new(),
             tokens,
         }
+    }
+
+    /// Takes keys. New extents are encrypted with the first one, if the volume is encrypted.
+    pub(super) fn use_keys(&mut self, keys: Keys) {
+        let form = &mut self.manifest.form;
+        if self.writer.is_some() && form.key.is_some() {
+            form.key = keys.first().or(form.key);
+        }
+        self.former = Former::new(*form, keys, opening_of(self.writer.as_ref()));
     }
 
     /// Asks the store for something.
@@ -192,4 +205,8 @@ impl State {
         self.sequence += 1;
         Stamp { epoch: self.manifest.epoch, sequence: self.sequence }
     }
+}
+
+fn opening_of(writer: Option<&Writer>) -> [u8; 16] {
+    writer.map_or([0; 16], |writer| writer.id)
 }

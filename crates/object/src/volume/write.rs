@@ -52,6 +52,7 @@ fn may_write(state: &State, start: u64, sectors: u64) -> Result<(), WriteFault> 
     match &state.fenced {
         _ if state.writer.is_none() => Err(WriteFault::ReadOnly),
         Some(by) => Err(WriteFault::Fenced(by.clone())),
+        None if !state.former.may_write() => Err(WriteFault::NoKey),
         None => Ok(()),
     }
 }
@@ -63,8 +64,11 @@ pub(super) fn append(state: &mut State, start: u64, bytes: &[u8]) {
         let sectors = (EXTENT_SECTORS_MAX - at % EXTENT_SECTORS_MAX).min(rest.len() as u64 / SECTOR_BYTES);
         let (now, later) = rest.split_at((sectors * SECTOR_BYTES) as usize);
         let object = begin_batch(state);
-        let record = state.batch.push(at, now);
+        let record = state.batch.push(at, sectors, &state.former.store(at, now));
         state.table.use_of(object, sectors);
+        if !state.former.is_plain() {
+            state.table.get_mut(object).content += sectors;
+        }
         state.map.put(object, &record, &mut state.table);
         (at, rest) = (at + sectors, later);
     }
@@ -84,7 +88,7 @@ fn begin_batch(state: &mut State) -> u32 {
         return object;
     }
     let (stamp, born) = (state.next_stamp(), state.next);
-    let entry = Entry { kind: Kind::Data, source: None, stamp, head: 0, bytes: 0, born, live: 0 };
+    let entry = Entry { kind: Kind::Data, source: None, stamp, head: 0, bytes: 0, born, live: 0, content: 0 };
     let object = state.table.add(entry);
     state.open = Some((object, stamp, born));
     object
@@ -93,7 +97,8 @@ fn begin_batch(state: &mut State) -> u32 {
 /// Makes the batch an object.
 pub(super) fn seal(state: &mut State, fx: &mut Vec<Effect>) {
     if let Some((object, stamp, born)) = state.open.take() {
-        let (body, head) = std::mem::take(&mut state.batch).seal(&state.manifest.volume, stamp);
+        let (body, head) =
+            std::mem::take(&mut state.batch).seal(&state.manifest.volume, stamp, !state.former.is_plain());
         let entry = state.table.get_mut(object);
         (entry.head, entry.bytes) = (head, body.len() as u64);
         let (what, body, stage) = (What::Data, Arc::new(body), Stage::Waiting);

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use flashfront_object::{Answer, Effect, Fault, Manifest, Mode, Name, OpenFault, Opening, Options, Volume, Writer};
+use flashfront_object::{
+    Answer, Effect, Fault, Form, Keys, Manifest, Mode, Name, OpenFault, Opening, Options, Volume, Writer,
+};
 use flashfront_object::{Ticket, Told, Trouble, Wanted, Wish};
 
 pub(crate) const SECTORS: u64 = 3 * 32_768 + 100;
@@ -20,7 +22,13 @@ pub(crate) type Tickets = BTreeMap<Ticket, Result<Told, Trouble>>;
 
 impl Store {
     pub(crate) fn with_volume() -> Self {
-        let manifest = Manifest::first([1; 16], [0; 16], SECTORS, 0, "");
+        Self::in_form(Form::default())
+    }
+
+    /// A store with a volume that is stored in this form.
+    pub(crate) fn in_form(form: Form) -> Self {
+        let mut manifest = Manifest::first([1; 16], [0; 16], SECTORS, 0, "");
+        manifest.form = form;
         Self { objects: [(Name::Manifest(1), manifest.encode())].into() }
     }
 
@@ -61,7 +69,10 @@ impl Store {
             let mut fx = Vec::new();
             if let Some(opened) = opening.done(token, answer, &mut fx) {
                 assert!(fx.is_empty(), "an opening that has ended asks for more");
-                return opened.map(|it| *it);
+                return opened.map(|mut it| {
+                    it.use_keys(keys());
+                    *it
+                });
             }
             todo.extend(fx);
         }
@@ -112,6 +123,16 @@ impl Store {
         let wish = Wish { volume: [1; 16], maker: [3; 16], wanted };
         self.objects.insert(Name::Wish(number), wish.encode());
     }
+}
+
+/// The keys of encrypted volumes.
+pub(crate) fn keys() -> Keys {
+    Keys::new(&[[1; 32], [2; 32]])
+}
+
+/// The four forms in which a volume may be stored, in turn.
+pub(crate) fn form(nth: u64) -> Form {
+    Form { compressed: nth & 1 > 0, key: keys().first().filter(|_| nth & 2 > 0) }
 }
 
 /// A few bits that look random.

@@ -7,10 +7,10 @@ mod acts;
 use std::collections::BTreeMap;
 
 use flashfront_device::Rng;
-use flashfront_object::{Answer, Effect, Fault, Manifest, Mode, Name, Opening, Options};
+use flashfront_object::{Answer, Effect, Fault, Form, Manifest, Mode, Name, Opening, Options};
 
 use super::content::{BLOCK_SECTORS, BLOCKS, Change, Content, SECTORS, sector};
-use super::store::{Fate, Rates, Store, attempt_of, token_of};
+use super::store::{Fate, Rates, Store, attempt_of, test_keys, token_of};
 use super::writers::{Base, Waited, Writer};
 
 const VOLUME: [u8; 16] = *b"the volume of it";
@@ -93,7 +93,9 @@ pub(super) fn run(seed: u64) -> Lived {
         recent_bytes: rng.below(2) as usize * (256 << 10),
     };
     let mut store = Store::default();
-    let first = Manifest::first(VOLUME, [0; 16], SECTORS, 0, "0");
+    let form = Form { compressed: rng.below(2) == 0, key: test_keys().first().filter(|_| rng.below(2) == 0) };
+    let mut first = Manifest::first(VOLUME, [0; 16], SECTORS, 0, "0");
+    first.form = form;
     store.objects.insert(Name::Manifest(1), first.encode());
     let operations_left = 60 + rng.below(400);
     let mut life = Life {
@@ -218,7 +220,8 @@ impl Life {
         {
             writer.opening = None;
             match opened {
-                Ok(volume) => {
+                Ok(mut volume) => {
+                    volume.use_keys(test_keys());
                     let manifest = volume.manifest().clone();
                     writer.volume = Some(volume);
                     self.opened(number, &manifest);

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use flashfront_device::Rng;
-use flashfront_object::{Answer, Effect, Fault, Manifest, Mode, Name, OpenFault, Opening, Options, Told, Volume};
+use flashfront_object::{Answer, Effect, Fault, Keys, Manifest, Mode, Name, OpenFault, Opening, Options, Told, Volume};
 
 use super::content::{BLOCK_SECTORS, BLOCKS, Content, sector, stamps};
 
@@ -112,6 +112,7 @@ impl Store {
     pub(super) fn content(&mut self, mode: Mode) -> Result<Content, String> {
         let told = |fault: OpenFault| format!("the bucket alone, {mode:?}: {fault}");
         let mut volume = self.open(mode.clone()).map_err(told)?;
+        volume.use_keys(test_keys());
         let mut content = Content::new();
         for block in 0..BLOCKS {
             let mut fx = Vec::new();
@@ -144,6 +145,11 @@ impl Store {
         let answer = self.carry_out(effect, false, 0);
         give(token_of(effect), answer);
     }
+}
+
+/// The keys of lives whose volume is encrypted.
+pub(super) fn test_keys() -> Keys {
+    Keys::new(&[[1; 32], [2; 32]])
 }
 
 /// The token of a request.
