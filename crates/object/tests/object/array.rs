@@ -69,13 +69,13 @@ fn is_collected(form: Form) {
     let mut put = 0;
     for round in 0..400u64 {
         let start = random(&mut state, 512) * 8;
-        volume.write(start, &[round as u8; 4096], &mut fx).unwrap();
+        volume.write(start, &[round as u8; 4096], &mut fx).expect("nobody has overtaken it");
         put += 4096;
         if round % 20 == 0 {
             while !matches!(store.carry(&mut volume, &mut fx).remove(&1), Some(Ok(Told::Collected(None)))) {
                 volume.collect(1, 50, &mut fx);
             }
-            store.flush(&mut volume).unwrap();
+            store.flush(&mut volume).expect("a flush ends well");
         }
     }
     volume.checkpoint(&mut fx);
