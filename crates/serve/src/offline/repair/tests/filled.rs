@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use flashfront_device::sim::{Fate, RamDisk, RamSpec};
+use flashfront_device::sim::{Fate, Link, RamDisk, RamSpec};
 use flashfront_device::wrap::{Fault, Faults, Inject, Rule};
 use flashfront_device::{Device, Rng};
 use flashfront_engine::format::Superblock;
@@ -80,7 +80,7 @@ impl Filled {
             let bytes = std::fs::read(path).unwrap();
             let mut disk = RamDisk::new(RamSpec { size_bytes: bytes.len() as u64, seed, ..RamSpec::default() });
             disk.poke(0, &bytes);
-            flashfront_proof::Disk::new(Inject::new(disk, Faults::default()), None)
+            flashfront_proof::Disk::new(Inject::new(Link::new(disk), Faults::default()), None)
         };
         let (cache, origin) = (disk(&bench.cache(), seed), disk(&bench.origin(), seed + 1));
         let size_bytes = ORIGIN_BYTES;

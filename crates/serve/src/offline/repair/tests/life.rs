@@ -4,7 +4,7 @@
 //! The seed says all: lanes, segments, volumes, what clients ask, when the cache is opened, stopped
 //! or loses its power. So a test that fails can be run again on the same bytes.
 
-use flashfront_device::sim::{Fate, RamDisk, RamSpec};
+use flashfront_device::sim::{Fate, Link, RamDisk, RamSpec};
 use flashfront_device::wrap::Inject;
 use flashfront_device::{Device, Rng};
 use flashfront_engine::format::Superblock;
@@ -92,7 +92,10 @@ impl Life {
         let mut disk = RamDisk::new(RamSpec { size_bytes, logical_block_bytes: 4096, ..RamSpec::default() });
         disk.poke(0, image);
         let faultless = |disk: &RamDisk| {
-            flashfront_proof::Disk::new(Inject::new(disk.clone(), flashfront_device::wrap::Faults::default()), None)
+            flashfront_proof::Disk::new(
+                Inject::new(Link::new(disk.clone()), flashfront_device::wrap::Faults::default()),
+                None,
+            )
         };
         let origins = self.origins.iter().map(faultless).collect();
         let mut world = World::on(self.spec.clone(), faultless(&disk), origins, self.now);
@@ -154,7 +157,7 @@ impl Living {
             earlier: self.earlier,
             opened_at: self.opened_at,
             spec: self.world.spec.clone(),
-            origins: self.world.origins.iter().map(|origin| origin.inner().clone()).collect(),
+            origins: self.world.origins.iter().map(|origin| (**origin.inner()).clone()).collect(),
             now: self.world.now,
             writes: self.writes,
         }
