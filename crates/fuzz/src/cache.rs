@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
-use flashfront_device::sim::{Fate, RamDisk};
+use flashfront_device::sim::{Fate, Link, RamDisk};
 use flashfront_device::{Device, wrap::Inject};
 use flashfront_engine::format::{CheckpointHeader, CommitHeader, Entry, Superblock, decode_checkpoint_entries};
 use flashfront_engine::{BLOCK_BYTES, Key, Mode, RequestOp, Time};
@@ -65,11 +65,11 @@ impl Cache {
         if world.engine.is_some() {
             world = world.crash(7, Fate::Kept, Fate::Kept);
         }
-        let disk = world.cache.inner().clone();
+        let disk = (**world.cache.inner()).clone();
         let mut bytes = vec![0; disk.geometry().size_bytes as usize];
         disk.peek(0, &mut bytes);
-        let mirror = world.mirror.as_ref().map(|disk| disk.inner().clone());
-        let origins = world.origins.iter().map(|origin| origin.inner().clone()).collect();
+        let mirror = world.mirror.as_ref().map(|disk| (**disk.inner()).clone());
+        let origins = world.origins.iter().map(|origin| (**origin.inner()).clone()).collect();
         let superblock = Superblock::of_image(&bytes).expect("the engine's own superblock is sound");
         let spec = WorldSpec { check: false, ..world.spec };
         let (blocks, known) = (Vec::new(), HashSet::new());
@@ -124,7 +124,9 @@ impl Cache {
 
     /// A world with this cache, but for these blocks (first byte, content), not opened.
     pub(crate) fn world(&self, changed: &[(usize, Vec<u8>)]) -> World {
-        let inject = |disk: &RamDisk| flashfront_proof::Disk::new(Inject::new(disk.clone(), Default::default()), None);
+        let inject = |disk: &RamDisk| {
+            flashfront_proof::Disk::new(Inject::new(Link::new(disk.clone()), Default::default()), None)
+        };
         let origins = self.origins.iter().map(inject).collect();
         let mut world = World::on(self.spec.clone(), inject(&self.disk), origins, self.now);
         // A damaged cache may have older clean blocks: the daemon compares them with the origin,
