@@ -61,7 +61,10 @@ fn unless_ignored(signals: &[i32]) -> Vec<i32> {
 /// Listens to these signals, and to SIGTERM, in a thread that nothing holds up.
 fn listen(wanted: &[i32], mut heard: impl FnMut(i32) + Send + 'static) -> anyhow::Result<()> {
     let wanted: Vec<i32> = wanted.iter().copied().chain([SIGTERM]).collect();
+    let blocked: SigSet = wanted.iter().filter_map(|signal| Signal::try_from(*signal).ok()).collect();
     let mut signals = Signals::new(&wanted).context("can't listen to signals")?;
+    // A daemon that starts its successor has blocked them, and programs inherit that.
+    blocked.thread_unblock().context("can't listen to signals")?;
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
@@ -72,10 +75,9 @@ fn listen(wanted: &[i32], mut heard: impl FnMut(i32) + Send + 'static) -> anyhow
         })
         .context("can't start a thread")?;
     // The kernel gives a signal to this thread if it may, and would wait for it when it sleeps
-    // beside a device that hangs. Threads that are started from now on take none either; programs
-    // are started without this.
-    let wanted: SigSet = wanted.into_iter().filter_map(|signal| Signal::try_from(signal).ok()).collect();
-    wanted.thread_block().context("can't leave signals to another thread")
+    // beside a device that hangs. Threads and programs that are started from now on take none,
+    // either.
+    blocked.thread_block().context("can't leave signals to another thread")
 }
 
 /// Returns a flag that the first signal sets. The second signal ends the program: a read, as from a

@@ -49,6 +49,7 @@ mod terminal;
 mod top;
 mod trace;
 mod r#try;
+mod upgrade;
 mod usage;
 mod volume;
 
@@ -100,6 +101,7 @@ enum Verb {
     Volume(volume::Volume),
     Cache(cache::Cache),
     Drain(drain::Drain),
+    Upgrade(upgrade::Upgrade),
     Mirror(mirror::Mirror),
     Detach(detach::Detach),
     Destage(destage::Destage),
@@ -137,6 +139,7 @@ fn main() -> ExitCode {
         Verb::Volume(verb) => verb.run(),
         Verb::Cache(verb) => verb.run(),
         Verb::Drain(verb) => verb.run(),
+        Verb::Upgrade(verb) => verb.run(),
         Verb::Mirror(verb) => verb.run(),
         Verb::Detach(verb) => verb.run(),
         Verb::Destage(verb) => verb.run(),

@@ -11,14 +11,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Args;
 use flashfront_device::sim::Known;
 use flashfront_engine::{Destage, Durability, Mode};
 use flashfront_serve::config::{
     self, Age, Config, DirtyLimit, Disposable, FlashBudget, Listener, LogLevel, Size, TlsFiles, Volume, http_address,
 };
-use flashfront_serve::daemon::{self, Ended, Hooks, Left, Reload};
+use flashfront_serve::daemon::{self, Ended, FrontHandle, Hooks, Left, Reload};
 use flashfront_serve::frontend::nbd::Listen;
+use flashfront_serve::upgrade::Predecessor;
 
 use crate::inject::{self, Injection};
 use crate::log::Dial;
@@ -228,7 +230,24 @@ pub(crate) struct Serve {
 impl Serve {
     /// Runs the daemon. `level` is the log level of the command line, if there is one. Else the
     /// file's level is set by `dial`.
-    pub(crate) fn run(mut self, level: Option<LogLevel>, dial: Dial) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(self, level: Option<LogLevel>, dial: Dial) -> anyhow::Result<ExitCode> {
+        let predecessor =
+            Predecessor::of_this_process().context("FLASHFRONT_UPGRADE is set, and stdin is no daemon's socket")?;
+        let mut waiting = predecessor;
+        let done = self.run_after(&mut waiting, level, dial);
+        if let (Err(error), Some(predecessor)) = (&done, &mut waiting) {
+            predecessor.fails(human::error(error));
+        }
+        done
+    }
+
+    /// Runs the daemon, in the place of the one that waits for this program if there is one.
+    fn run_after(
+        mut self,
+        predecessor: &mut Option<Predecessor>,
+        level: Option<LogLevel>,
+        dial: Dial,
+    ) -> anyhow::Result<ExitCode> {
         if self.print_config {
             human::print(config::REFERENCE)?;
             return Ok(ExitCode::SUCCESS);
@@ -242,19 +261,37 @@ impl Serve {
         let flags = self.clone();
         let config = self.into_config()?;
         dial.set(level.unwrap_or(config.log_level));
-        let mut hooks = Hooks { ready: Some(Box::new(ready)), ..Hooks::default() };
+        // A starter reads one line, which the first program has written.
+        let told_ready: fn(&[String]) = if predecessor.is_some() { service::ready } else { ready };
+        let mut hooks = Hooks {
+            ready: Some(Box::new(told_ready)),
+            successor: Some(Box::new(service::succeeded)),
+            ..Hooks::default()
+        };
+        let follower = FrontHandle::default();
+        let passes = follower.clone();
         inject::arm(injections, &mut hooks);
         emulate::arm(emulated_cache, emulated_origin, &mut hooks);
         let stop = hooks.stop.clone();
         let (reload, reloaded) = (hooks.reload.clone(), stop.clone());
-        stopping::on_signals_of_a_daemon(&stop, service::stopping, move || match changed(&flags, level, &dial) {
-            Ok(changed) => reload.ask(changed, &reloaded),
-            Err(error) => tracing::error!("reload: nothing was changed: {}", human::error(&error)),
+        stopping::on_signals_of_a_daemon(&stop, service::stopping, move || {
+            if passes.hang_up() {
+                return;
+            }
+            match changed(&flags, level, &dial) {
+                Ok(changed) => reload.ask(changed, &reloaded),
+                Err(error) => tracing::error!("reload: nothing was changed: {}", human::error(&error)),
+            }
         })?;
+        hooks.predecessor = predecessor.take();
         match daemon::run(&config, hooks)? {
             Ended::Clean { blocks_dirty, left } if !left.refused.is_empty() => {
                 anyhow::bail!("{}", refused(blocks_dirty, &left))
             }
+            Ended::HandedOver { front: Some(front) } if !service::is_told() => {
+                return Ok(ExitCode::from(front.stay(&stop, &follower)));
+            }
+            Ended::HandedOver { .. } => {}
             Ended::Clean { blocks_dirty, left } => tracing::info!("{}", stopped(blocks_dirty, &left)),
             // The stop was asked for before any client was served.
             Ended::AtOnce if !stop.is_at_once() => tracing::warn!("stopped before anything was served"),

@@ -5,6 +5,7 @@ use crate::wire::{Replies, RequestHeader, command, command_flag};
 
 /// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Ask {
     /// Read.
     Read {

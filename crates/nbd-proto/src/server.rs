@@ -76,6 +76,7 @@ pub enum Step {
 
 /// The phase of a conversation.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 enum Phase {
     Handshake(Handshake),
     /// TLS was asked for; the handshake as it goes on inside.
@@ -90,6 +91,7 @@ enum Phase {
 
 /// The protocol's side of a conversation.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Server {
     phase: Phase,
     replies: Replies,

@@ -3,6 +3,7 @@
 
 /// The constraints of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BlockSizes {
     /// Offsets and lengths are multiples of this.
     pub minimum: u32,

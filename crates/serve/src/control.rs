@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{DirtyLimit, Size, mode_option};
 use crate::report::StatusReport;
 use crate::tap::Taps;
+use crate::upgrade::{UpgradeHandle, UpgradeOrder};
 
 mod client;
 mod record;
@@ -29,6 +30,7 @@ mod server;
 mod tests;
 
 pub use crate::socket::{BindError, SocketFile, bind};
+pub use crate::upgrade::Upgraded;
 pub use client::{Client, ClientError};
 pub use recorder::Recorder;
 pub use server::Server;
@@ -134,6 +136,15 @@ pub enum Command {
         #[serde(default)]
         volume: Option<String>,
     },
+    /// Let another program take over, with the clients. Answered when it serves.
+    Upgrade {
+        /// The whole path of the new program; that of this one if absent.
+        #[serde(default)]
+        program: Option<PathBuf>,
+        /// Close the connections that can't be handed over.
+        #[serde(default)]
+        disconnect: bool,
+    },
     /// Stop cleanly, as on SIGTERM. Answered when it begins.
     Stop,
 }
@@ -166,6 +177,8 @@ pub enum Response {
         /// The present time of the clock of the requests.
         began_ns: u64,
     },
+    /// The answer to [`Command::Upgrade`]: another program serves.
+    Upgraded(Upgraded),
     /// The command is done, or begun.
     Done,
     /// The command was refused; nothing was changed.
@@ -190,6 +203,7 @@ pub struct Caller {
     calls: Sender<ControlCall>,
     waker: Arc<mio::Waker>,
     taps: Taps,
+    upgrades: UpgradeHandle,
 }
 
 impl Caller {
@@ -197,13 +211,26 @@ impl Caller {
     #[must_use]
     pub fn new(waker: Arc<mio::Waker>) -> (Self, Receiver<ControlCall>) {
         let (calls, receiver) = mpsc::channel();
-        (Self { calls, waker, taps: Taps::default() }, receiver)
+        (Self { calls, waker, taps: Taps::default(), upgrades: UpgradeHandle::default() }, receiver)
     }
 
     /// The taps, where requests are noted for recorders.
     #[must_use]
     pub fn taps(&self) -> &Taps {
         &self.taps
+    }
+
+    /// The way of orders to upgrade.
+    pub(crate) fn upgrades(&self) -> &UpgradeHandle {
+        &self.upgrades
+    }
+
+    /// Leaves an order to upgrade. The daemon answers it, and keeps the operator's connection.
+    pub(crate) fn upgrade(&self, order: UpgradeOrder) {
+        self.upgrades.ask(order);
+        if let Err(error) = self.waker.wake() {
+            tracing::error!("can't wake the daemon: {error}");
+        }
     }
 
     /// Asks the pump and waits for its answer.

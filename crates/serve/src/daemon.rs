@@ -15,17 +15,17 @@ use mio::{Poll, Waker};
 
 use crate::carrier;
 use crate::config::{Config, Listener, Size};
-use crate::control::{Caller, Server};
+use crate::control::{Caller, Response};
 use crate::descriptors;
 use crate::frontend::Export;
 use crate::frontend::nbd::Tls;
 use crate::history::SharedHistory;
-use crate::http::Http;
 use crate::origin_errors::AllOriginErrors;
 use crate::pressure;
 use crate::pump::{Pump, WAKER};
 use crate::report::counted;
 use crate::stale::Change;
+use crate::upgrade::{Channel, UpgradeHandle};
 
 mod above;
 mod answer;
@@ -40,14 +40,17 @@ mod clean;
 mod compare;
 mod destage;
 mod disposable;
+mod doors;
 mod end;
 mod error;
+mod front;
 mod grown;
 mod hangs;
 mod held;
 mod hooks;
 #[cfg(test)]
 mod idle;
+mod judge;
 mod leave;
 mod limit;
 mod link;
@@ -64,6 +67,8 @@ mod stop;
 mod tell;
 #[cfg(test)]
 mod tests;
+mod upgrade;
+mod upgrading;
 mod volumes;
 mod whole;
 mod without_cache;
@@ -73,10 +78,12 @@ use above::Roots;
 use answered::answered;
 use begin::begin;
 pub use destage::{DestageReport, destage};
+use doors::Doors;
 pub use end::Ended;
 use end::Ending;
 use error::failed;
 pub use error::{DevicesError, DisposableError, MemoryError, OriginsError, ServeError};
+pub use front::{Front, FrontHandle};
 use grown::AllGrown;
 use held::Held;
 pub use hooks::{Hooks, Ready, Wrap};
@@ -90,14 +97,78 @@ use reload::Running;
 pub use reload_handle::{Reload, ReloadHandle};
 use sample::{Sampled, Sampler};
 pub use stop::StopHandle;
+use upgrading::{Before, Given, Handing, Upgrading, begun};
 use volumes::orders::Volumes;
 
-/// Runs a daemon until it is stopped.
+/// Runs a daemon until it is stopped, or until another program has taken its place.
 ///
 /// # Errors
 /// When it can't start, or the kernel refuses to go on; see [`ServeError`].
 pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     config.check()?;
+    let mut before = match hooks.predecessor.take() {
+        None => Before::Nobody,
+        Some(mut predecessor) => {
+            descriptors::prepare(config);
+            match predecessor.take_over(|offered| judge::judge(offered, config)) {
+                Ok(parcel) => Before::Another(predecessor, parcel),
+                Err(why) => {
+                    predecessor.fails(why.clone());
+                    return Err(ServeError::Upgrade(why));
+                }
+            }
+        }
+    };
+    let mut front = None;
+    loop {
+        let lived = live(config, &mut hooks, &mut before, &mut front);
+        match lived {
+            Err(error) => {
+                upgrading::failed(before, &error);
+                return Err(error);
+            }
+            Ok(Life::Ended(ended)) => return Ok(ended),
+            Ok(Life::GivesAway(mut handing, closed)) => {
+                let parcel = handing.parcel_mut();
+                parcel.state.front = front.as_ref().and_then(|front| parcel.put(front).ok());
+                let takes_over = |pid| hooks.successor.iter().for_each(|successor| successor(pid));
+                match handing.give(closed, takes_over) {
+                    Given::Back { parcel, operator, why } => {
+                        tracing::error!("upgrade: {why}; serving on");
+                        before = Before::Itself { parcel, operator, why };
+                    }
+                    Given::Away { upgraded, front: own, operator } => {
+                        tracing::info!(
+                            "upgrade: {} serves now, as process {}; {} waited {} ms",
+                            upgraded.to,
+                            upgraded.pid,
+                            counted(upgraded.clients, "client"),
+                            upgraded.paused_ms
+                        );
+                        operator.answer(&Response::Upgraded(upgraded));
+                        let known = front.as_mut().is_some_and(|front| own.tell(front));
+                        return Ok(Ended::HandedOver { front: (!known).then_some(own) });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How a life of the daemon ended.
+enum Life {
+    Ended(Ended),
+    /// Everything is to be given to another program; and how the cache was closed.
+    GivesAway(Handing, Result<Ended, ServeError>),
+}
+
+/// Lives once: from opening the devices to closing them.
+fn live(
+    config: &Config,
+    hooks: &mut Hooks,
+    before: &mut Before,
+    front: &mut Option<Channel>,
+) -> Result<Life, ServeError> {
     let tls = config.tls.as_ref().map(|files| Tls::load(&files.certificates, files.verify_peer)).transpose()?;
     let (config, opened) = match config.disposable_cache {
         Some(_) => disposable::opened(config, opened)?,
@@ -114,29 +185,34 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(failed("eventfd"))?);
     hooks.stop.wakes(&waker);
     let (caller, calls) = Caller::new(waker);
-    let taps = caller.taps().clone();
+    let (taps, upgrades) = (caller.taps().clone(), caller.upgrades().clone());
     let exports = exports(config, &opened.superblock, &opened.origins);
     // Before the volumes are mounted: later a look at a mount from this thread would wait for this
     // thread itself.
     let roots = Roots::of(config);
-    let mut listening = listen(config, tls.as_ref(), &exports)?;
-    let control = Server::start(&config.control, caller.clone())?;
+    let mut listening = listen(config, tls.as_ref(), &exports, before.parcel())?;
     let history = SharedHistory::default();
-    let http = config.http.map(|address| Http::start(address, caller, history.clone())).transpose()?;
-    if let Some(http) = &http {
-        tracing::info!("dashboard at http://{0}/, metrics at http://{0}/metrics", http.address());
+    let mut doors = None;
+    if !matches!(before, Before::Another(..)) {
+        // A successor touches no operator, either, before the daemon's last word.
+        doors = Some(Doors::open(config, caller.clone(), &history, before.parcel())?);
     }
 
     let reactor = Reactor::new(Prefer::Auto)?;
     if hooks.stop.is_asked() {
         // A stop was asked for while the devices were being opened: the cache stays as it is.
-        return Ok(Ended::AtOnce);
+        return Ok(Life::Ended(Ended::AtOnce));
     }
-    let mut daemon = begin(config, opened, options, reactor, &hooks, poll, calls)?;
+    let mut daemon = begin(config, opened, options, reactor, hooks, poll, calls)?;
     daemon.pump.record_for(taps);
+    (daemon.upgrades, daemon.doors) = (upgrades, doors);
     daemon.uris = std::mem::take(&mut listening.uris_of_volumes);
-    let Some(mut daemon) = daemon.opened()? else { return Ok(Ended::AtOnce) };
+    let Some(mut daemon) = daemon.opened()? else { return Ok(Life::Ended(Ended::AtOnce)) };
     (daemon.tls, daemon.leaving) = (tls, Leaving::new(roots));
+    if let Some(parcel) = before.parcel() {
+        daemon.set_as_before(parcel);
+    }
+    before.hear_go()?;
     let uris = std::mem::take(&mut listening.uris);
     if let Err(error) = daemon.begin_serving(listening, exports) {
         // Destage may have begun, so that the origin is no longer what the superblock says. So this
@@ -147,16 +223,31 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
         }
         return Err(error);
     }
+    if daemon.doors.is_none() {
+        match Doors::open(config, caller, &history, before.parcel()) {
+            Ok(doors) => daemon.doors = Some(doors),
+            // Clients are worth more than operators.
+            Err(error) => tracing::error!("{error}; serving without"),
+        }
+    }
+    begun(std::mem::replace(before, Before::Nobody), front);
     if let Some(ready) = hooks.ready.take() {
         ready(&uris);
     }
     daemon.ready = Some(Instant::now());
-    if http.is_some() {
+    if daemon.doors.as_ref().is_some_and(Doors::has_http) {
         daemon.sampler = Some(Sampler::begin(history, &daemon.sampled()));
     }
     let clean = daemon.serve()?;
-    drop((control, http));
-    daemon.close(clean)
+    if let Some(handing) = daemon.upgrading.take().filter(|_| clean) {
+        daemon.pump.leave_sockets();
+        if let Some(doors) = daemon.doors.take() {
+            doors.leave();
+        }
+        return Ok(Life::GivesAway(handing, daemon.close(true)));
+    }
+    drop(daemon.doors.take());
+    daemon.close(clean).map(Life::Ended)
 }
 
 /// Opens the devices; an error names the device that does not answer.
@@ -198,11 +289,17 @@ struct Daemon {
     grown: AllGrown,
     /// Fills the history; none without an HTTP port.
     sampler: Option<Sampler>,
+    /// The sockets of operators; none while a daemon before this one has them.
+    doors: Option<Doors>,
+    upgrades: UpgradeHandle,
+    upgrading: Upgrading,
+    /// This process is a `serve`, whose arguments start another one.
+    can_upgrade: bool,
 }
 
 impl Daemon {
     fn turn(&mut self) -> Result<(), ServeError> {
-        let patience = self.leaving.patience();
+        let patience = self.leaving.patience().min(self.upgrading.patience());
         let patience = self.sampler.as_ref().map_or(patience, |it| patience.min(it.patience(self.pump.now())));
         let turned = self.pump.turn(patience).map_err(failed("epoll"));
         hangs::tell(&mut self.pump, &self.held);
@@ -362,6 +459,7 @@ impl Daemon {
         loop {
             // First, as a turn before this one may have heard the ring.
             self.take_reload();
+            self.go_on_with_upgrade();
             if let Some(clean) = self.leaving.go_on(&self.stop, &mut self.pump, &self.held) {
                 return Ok(clean);
             }

@@ -24,6 +24,7 @@ use crate::control::{Caller, Command, Response};
 use crate::history::{Query, Refused, SharedHistory};
 use crate::metrics::encode;
 use crate::report::StatusReport;
+use crate::upgrade::{Descriptor, Parcel};
 
 mod host;
 mod page;
@@ -65,6 +66,8 @@ pub struct Http {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    /// A copy of the listening socket, for another program that takes over.
+    listener: std::net::TcpListener,
 }
 
 impl Http {
@@ -84,9 +87,44 @@ impl Http {
         history: SharedHistory,
         patience: Duration,
     ) -> Result<Self, HttpError> {
+        let listener = std::net::TcpListener::bind(address).map_err(|source| HttpError { address, source })?;
+        Self::serve(listener, address, caller, history, patience)
+    }
+
+    /// Serves by the listening socket of another program.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn take_over(
+        address: SocketAddr,
+        caller: Caller,
+        history: SharedHistory,
+        parcel: &Parcel,
+        listener: Descriptor,
+    ) -> Result<Self, HttpError> {
+        let listener = parcel.descriptor(listener).map_err(|source| HttpError { address, source })?;
+        Self::serve(listener.into(), address, caller, history, PATIENCE)
+    }
+
+    /// Puts a copy of the listening socket into a parcel.
+    pub(crate) fn hand_over(&self, parcel: &mut Parcel) -> io::Result<Descriptor> {
+        parcel.put(&self.listener)
+    }
+
+    fn serve(
+        listener: std::net::TcpListener,
+        address: SocketAddr,
+        caller: Caller,
+        history: SharedHistory,
+        patience: Duration,
+    ) -> Result<Self, HttpError> {
         let fail = |source| HttpError { address, source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(fail)?;
-        let listener = runtime.block_on(tokio::net::TcpListener::bind(address)).map_err(fail)?;
+        listener.set_nonblocking(true).map_err(fail)?;
+        let copy = listener.try_clone().map_err(fail)?;
+        let inside = runtime.enter();
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(fail)?;
+        drop(inside);
         let address = listener.local_addr().map_err(fail)?;
         let (stop, stopped) = oneshot::channel::<()>();
         let served = Served { caller, history, address, places: Arc::new(Semaphore::new(ASKING_MAX)) };
@@ -106,7 +144,7 @@ impl Http {
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("http".to_owned()).spawn(serve).map_err(fail)?;
-        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { address, stop: Some(stop), thread: Some(thread), listener: copy })
     }
 
     /// The address at which the port listens; it tells the port if 0 was asked for.
@@ -173,7 +211,7 @@ async fn ask(served: Served) -> Result<Box<StatusReport>, String> {
     match tokio::task::spawn_blocking(move || caller.call(Command::Status)).await {
         Ok(Response::Status(report)) => Ok(report),
         Ok(Response::Error { message }) => Err(message),
-        Ok(Response::Done | Response::Recording { .. }) | Err(_) => Err("no status".to_owned()),
+        Ok(Response::Done | Response::Recording { .. } | Response::Upgraded(_)) | Err(_) => Err("no status".to_owned()),
     }
 }
 

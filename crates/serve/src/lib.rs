@@ -9,7 +9,8 @@
 //! Operators reach the daemon by `control` and `http` (`places`: how many at a time); `metrics` is
 //! for Prometheus. `superblock` and `stale` are read and written before and after. `state` is the
 //! folder for what devices can't carry themselves. `descriptors` raises the limit of open files,
-//! and `storage` finds paths that lead to the same device.
+//! and `storage` finds paths that lead to the same device. `upgrade` hands clients to a new
+//! program.
 
 mod address;
 pub mod carrier;
@@ -41,4 +42,5 @@ pub mod storage;
 pub mod superblock;
 pub mod tap;
 mod unaccepted;
+pub mod upgrade;
 mod uuid;

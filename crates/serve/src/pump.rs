@@ -19,11 +19,13 @@ use mio::{Events, Poll, Token};
 
 use crate::control::ControlCall;
 use crate::frontend::desk::{Clock, Desk, Shortage};
-use crate::frontend::{Ended, Export, Frontend, TokenRange};
+use crate::frontend::ended::Ended;
+use crate::frontend::{Export, Frontend, TokenRange};
 use crate::latency::{Durations, Latencies};
 use crate::tap::{Tapping, Taps};
 
 mod devices;
+mod hand_over;
 
 pub use devices::Devices;
 pub(crate) use devices::{DeviceSet, HangNews};

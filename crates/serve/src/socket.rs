@@ -57,14 +57,33 @@ fn hint(path: &Path, source: &io::Error) -> &'static str {
 
 /// The file of a listening socket: goes away with it. Drop it after the listener.
 #[derive(Debug)]
-pub struct SocketFile(PathBuf);
+pub struct SocketFile {
+    path: PathBuf,
+    /// Another program listens there from now on.
+    left: bool,
+}
+
+impl SocketFile {
+    /// The file of a socket that is listening already.
+    pub(crate) fn of(path: &Path) -> Self {
+        Self { path: path.to_owned(), left: false }
+    }
+
+    /// Leaves the file to another program, which has the socket.
+    pub(crate) const fn leave(&mut self) {
+        self.left = true;
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
+        if self.left {
+            return;
+        }
         // A successor's socket may be there already, so it is removed only if no process listens.
         // (Inode numbers don't tell them apart, as they are reused at once.) If it can't be
         // removed, the next daemon does it.
-        let _ = make_room(&self.0);
+        let _ = make_room(&self.path);
     }
 }
 
@@ -86,7 +105,7 @@ pub fn bind(path: &Path) -> Result<(UnixListener, SocketFile), BindError> {
         Errno::ADDRINUSE => BindError::InUse(path.to_owned()),
         errno => fail(errno.into()),
     })?;
-    let file = SocketFile(path.to_owned());
+    let file = SocketFile::of(path);
     rustix::net::listen(&socket, 64).map_err(|errno| fail(errno.into()))?;
     Ok((UnixListener::from(socket), file))
 }

@@ -60,6 +60,8 @@ const SPEAKERS: &[&str] = &[
     "crates/serve/src/frontend/nbd/accept.rs",
     "crates/serve/src/frontend/nbd/ended.rs",
     "crates/serve/src/frontend/nbd/payload.rs",
+    "crates/serve/src/frontend/mod.rs",
+    "crates/serve/src/frontend/nbd/hold.rs",
     "crates/serve/src/frontend/nbd/read.rs",
     "crates/serve/src/frontend/nbd/tls",
     "crates/serve/src/frontend/vhost_user_blk/broken.rs",
@@ -69,6 +71,8 @@ const SPEAKERS: &[&str] = &[
     "crates/serve/src/origin_errors.rs",
     "crates/serve/src/storage.rs",
     "crates/serve/src/superblock.rs",
+    "crates/serve/src/upgrade/predecessor.rs",
+    "crates/serve/src/upgrade/successor.rs",
     "crates/sim/src/load/fio",
 ];
 

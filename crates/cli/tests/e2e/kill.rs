@@ -156,7 +156,7 @@ fn write_until_killed(volume: &mut Volume, records: &[Mutex<Record>], moment: Mo
 
 /// All that was durable must be there, and nothing that never was written. It is made durable, so
 /// that it must be there from now on.
-fn verify_after_crash(volume: &Volume, record: &mut Record, when: &str) {
+pub(crate) fn verify_after_crash(volume: &Volume, record: &mut Record, when: &str) {
     let mut client = volume.connect();
     let mut bytes = vec![0; record.sectors() as usize * SECTOR];
     for (nth, piece) in bytes.chunks_mut(MIB as usize).enumerate() {

@@ -61,6 +61,7 @@ mod tls;
 mod told;
 mod try_verb;
 mod ublk;
+mod upgrade;
 mod vhost_user_blk;
 mod volumes;
 mod without_cache;

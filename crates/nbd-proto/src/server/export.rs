@@ -34,6 +34,7 @@ impl Export {
 
 /// The terms that client and server have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Agreed {
     pub(crate) replies: Replies,
     /// The client has asked for the block sizes, so it keeps to them.
@@ -44,6 +45,7 @@ pub(crate) struct Agreed {
 
 /// An opened export: what requests are judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Terms {
     pub(crate) agreed: Agreed,
     pub(crate) size_bytes: u64,

@@ -18,6 +18,7 @@ pub(crate) const OPTION_BYTES_MAX: u32 = 64 << 10;
 
 /// The part that TLS plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Security {
     /// There is no TLS.
     Off,
@@ -31,6 +32,7 @@ pub enum Security {
 
 /// The state of a client's handshake.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Handshake {
     security: Security,
     greeted: bool,

@@ -11,6 +11,7 @@ use super::numbers::{
 
 /// How requests and replies look, as agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Replies {
     /// Each reply is one header, and the data of a read.
     Simple,

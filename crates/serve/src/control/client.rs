@@ -4,6 +4,7 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::{ANSWER_TIMEOUT, Command, Response};
 use crate::config::{CONTROL_OF_A_SERVICE, control_paths_of_services};
@@ -80,6 +81,15 @@ impl Client {
         // Longer than the daemon waits for its own loop, so that it has the last word.
         stream.set_read_timeout(Some(2 * ANSWER_TIMEOUT)).map_err(fail)?;
         Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
+    }
+
+    /// Waits this long for an answer.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn wait_at_most(&mut self, patience: Duration) -> Result<(), ClientError> {
+        let set = self.stream.get_ref().set_read_timeout(Some(patience));
+        set.map_err(|source| ClientError::Gone { path: self.path.clone(), source })
     }
 
     /// Returns the connection for a recorder.

@@ -7,7 +7,7 @@
 //! ([`Places`]). Dropping the [`Server`] ends all threads and removes the socket.
 
 use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -20,6 +20,7 @@ use super::{CONNECTIONS_MAX, Caller, Command, LINE_BYTES_MAX, LINE_TIMEOUT, Resp
 use crate::places::Places;
 use crate::socket::{BindError, SocketFile, bind};
 use crate::unaccepted::{Unaccepted, words};
+use crate::upgrade::{Descriptor, Operator, Parcel, UpgradeOrder};
 
 const SOCKET: Token = Token(0);
 const STOP: Token = Token(1);
@@ -34,7 +35,9 @@ pub struct Server {
     stop: Arc<Waker>,
     clients: Arc<Clients>,
     thread: Option<JoinHandle<()>>,
-    _file: SocketFile,
+    file: SocketFile,
+    /// A copy of the listening socket, for another program that takes over.
+    listener: UnixListener,
 }
 
 impl Server {
@@ -48,8 +51,41 @@ impl Server {
 
     /// Starts as [`Server::start`] does, with another patience.
     pub(super) fn with_patience(path: &Path, caller: Caller, patience: Duration) -> Result<Self, BindError> {
+        Self::serve(bind(path)?, path, caller, patience)
+    }
+
+    /// Serves by the listening socket of another program.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub(crate) fn take_over(
+        path: &Path,
+        caller: Caller,
+        parcel: &Parcel,
+        listener: Descriptor,
+    ) -> Result<Self, BindError> {
+        let taken = parcel.descriptor(listener).map_err(|source| BindError::Io { path: path.to_owned(), source })?;
+        Self::serve((UnixListener::from(taken), SocketFile::of(path)), path, caller, LINE_TIMEOUT)
+    }
+
+    /// Puts a copy of the listening socket into a parcel.
+    pub(crate) fn hand_over(&self, parcel: &mut Parcel) -> io::Result<Descriptor> {
+        parcel.put(&self.listener)
+    }
+
+    /// Ends all threads, and leaves the socket to the program that has it.
+    pub(crate) fn leave(mut self) {
+        self.file.leave();
+    }
+
+    fn serve(
+        (listener, file): (UnixListener, SocketFile),
+        path: &Path,
+        caller: Caller,
+        patience: Duration,
+    ) -> Result<Self, BindError> {
         let fail = |source: io::Error| BindError::Io { path: path.to_owned(), source };
-        let (listener, file) = bind(path)?;
+        let copy = listener.try_clone().map_err(fail)?;
         let mut listener = mio::net::UnixListener::from_std(listener);
         let poll = Poll::new().map_err(fail)?;
         poll.registry().register(&mut listener, SOCKET, Interest::READABLE).map_err(fail)?;
@@ -58,7 +94,7 @@ impl Server {
         let acceptor = Acceptor { poll, listener, clients: Arc::clone(&clients), caller, patience };
         let thread =
             std::thread::Builder::new().name("control".to_owned()).spawn(move || acceptor.run()).map_err(fail)?;
-        Ok(Self { stop, clients, thread: Some(thread), _file: file })
+        Ok(Self { stop, clients, thread: Some(thread), file, listener: copy })
     }
 }
 
@@ -271,6 +307,12 @@ fn talk(mut stream: UnixStream, caller: &Caller, clients: &Clients, id: u64) -> 
                 Some(response) => response,
                 None => return Ok(()),
             },
+            Ok(Command::Upgrade { program, disconnect }) => {
+                // This connection outlives the control socket's threads.
+                let operator = Operator::new(stream.try_clone()?);
+                caller.upgrade(UpgradeOrder { program, disconnect, operator });
+                return Ok(());
+            }
             Ok(command) => caller.call(command),
             Err(error) => Response::Error { message: format!("not a command: {error}") },
         };

@@ -92,6 +92,10 @@ impl Daemon {
                 self.order_drain(start);
                 Response::Done
             }
+            // It comes by a way of its own.
+            Command::Upgrade { .. } => {
+                Response::Error { message: "an upgrade is asked for over the control socket".to_owned() }
+            }
             Command::Stop => {
                 self.stop.stop();
                 Response::Done

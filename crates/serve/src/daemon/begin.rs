@@ -22,6 +22,7 @@ use super::members::{self, Members};
 use super::mirror::NewMirror;
 use super::open::attach;
 use super::opened::Opened;
+use super::upgrading::Upgrading;
 use super::volumes::orders::Volumes;
 use super::whole::whole;
 use super::{Daemon, buffers, compare, link};
@@ -31,6 +32,7 @@ use crate::failure;
 use crate::origin_errors::AllOriginErrors;
 use crate::pump::Pump;
 use crate::stale;
+use crate::upgrade::UpgradeHandle;
 
 /// Writes for the first time: from here on the cache is in use, in a new epoch. Returns a daemon
 /// that has yet to replay its log.
@@ -117,6 +119,10 @@ pub(super) fn begin(
         origin_errors: AllOriginErrors::default(),
         grown: AllGrown::default(),
         sampler: None,
+        doors: None,
+        upgrades: UpgradeHandle::default(),
+        upgrading: Upgrading::default(),
+        can_upgrade: hooks.successor.is_some(),
     })
 }
 

@@ -16,6 +16,7 @@ use flashfront_engine::format::{OriginRecord, Superblock};
 
 use super::answered::answered;
 use super::error::{ServeError, failed};
+use super::front::Front;
 use super::held::Held;
 use super::leave::{Leaving, Left};
 use super::members::{self, Members};
@@ -30,7 +31,7 @@ use crate::{failure, stale};
 const LAST_IO: Duration = Duration::from_secs(1);
 
 /// How a daemon ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The daemon stopped cleanly.
     Clean {
@@ -41,6 +42,12 @@ pub enum Ended {
     },
     /// The daemon ended at once; the next start replays the log.
     AtOnce,
+    /// Another program serves the clients. `front`: this process is what its starter knows, and is
+    /// to stay ([`Front::stay`]); none: an earlier one is.
+    HandedOver {
+        /// The way to the program that serves.
+        front: Option<Front>,
+    },
     /// The daemon stopped cleanly, and there was no cache ([`Config::without_cache`]).
     WithoutCache,
     /// The cache device failed: replay the log only with thought.

@@ -38,6 +38,9 @@ pub enum ServeError {
     /// The config can't be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// This program can't take over from a running daemon.
+    #[error("upgrade: {0}")]
+    Upgrade(String),
     /// A device can't be opened.
     #[error(transparent)]
     Device(#[from] DeviceOpenError),

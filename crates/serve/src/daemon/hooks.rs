@@ -5,6 +5,7 @@ use flashfront_device::Device;
 
 use super::reload_handle::ReloadHandle;
 use super::stop::StopHandle;
+use crate::upgrade::Predecessor;
 
 /// Changes a device into a slower or faultier one.
 pub type Wrap = Box<dyn Fn(Box<dyn Device>) -> Box<dyn Device> + Send>;
@@ -21,6 +22,11 @@ pub struct Hooks {
     pub stop: StopHandle,
     /// Brings a changed configuration.
     pub reload: ReloadHandle,
+    /// The daemon whose place this one takes.
+    pub predecessor: Option<Predecessor>,
+    /// Called with the process that takes this one's place, right before it serves; with this
+    /// process, if that came to nothing.
+    pub successor: Option<Box<dyn Fn(u32) + Send>>,
     /// Wraps the cache device.
     pub wrap_cache: Option<Wrap>,
     /// Wraps the mirror.

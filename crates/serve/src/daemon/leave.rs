@@ -107,6 +107,14 @@ impl Leaving {
         None
     }
 
+    /// Lets the engine make its last checkpoint at once. Clients are held, and are to be handed
+    /// over.
+    pub(super) fn close_engine(&mut self, pump: &mut Pump) {
+        self.step = Step::Closing { since: pump.now() };
+        pump.apply(Input::Control(Control::LetClientsGo));
+        pump.apply(Input::Control(Control::Stop));
+    }
+
     /// How long a turn may wait at most, so that a step's time is not missed.
     pub(super) const fn patience(&self) -> Duration {
         match self.step {

@@ -33,6 +33,7 @@ use crate::frontend::vhost_user_blk::VhostUserBlk;
 use crate::frontend::{Export, Frontend};
 use crate::pump::Devices;
 use crate::stale::{self, Change, Verdict, Watch};
+use crate::upgrade::Parcel;
 
 pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     let (members, mut superblock) = members::open(config).map_err(|error| members::or_swapped(config, error))?;
@@ -168,6 +169,12 @@ fn guard(
     }
 }
 
+/// Says why there is no policy of this name.
+pub(super) fn unknown_policy(name: &str) -> Option<ServeError> {
+    let known = || policy::ALL.iter().map(|spec| spec.name).collect::<Vec<_>>().join(", ");
+    policy::by_name(name).is_none().then(|| ServeError::Policy { name: name.to_owned(), known: known() })
+}
+
 pub(super) fn options(config: &Config, opened: &Opened) -> Result<Options, ServeError> {
     let superblock = &opened.superblock;
     let known = || policy::ALL.iter().map(|spec| spec.name).collect::<Vec<_>>().join(", ");
@@ -251,7 +258,13 @@ impl Listening {
     }
 }
 
-pub(super) fn listen(config: &Config, tls: Option<&Tls>, exports: &[Export]) -> Result<Listening, ServeError> {
+/// Listens everywhere; with a parcel by the sockets that are in it, and with its clients.
+pub(super) fn listen(
+    config: &Config,
+    tls: Option<&Tls>,
+    exports: &[Export],
+    parcel: Option<&Parcel>,
+) -> Result<Listening, ServeError> {
     let carried = std::iter::repeat_with(Vec::new).take(config.carriers()).collect();
     let uris_of_volumes = vec![Vec::new(); exports.len()];
     let mut listening = Listening { carried, uris_of_volumes, ..Listening::default() };
@@ -260,6 +273,7 @@ pub(super) fn listen(config: &Config, tls: Option<&Tls>, exports: &[Export]) -> 
         _ => String::new(),
     };
     let durable = is_durable(config);
+    let mut nbds = 0;
     for place in &config.listeners {
         match place {
             Listener::Nbd(at) => {
@@ -269,7 +283,15 @@ pub(super) fn listen(config: &Config, tls: Option<&Tls>, exports: &[Export]) -> 
                     uri_export: uri_export.clone(),
                     ..NbdOptions::default()
                 };
-                listening.nbd(at, options, exports)?;
+                match parcel {
+                    Some(parcel) => {
+                        let nbd = Nbd::take_over(at, options, nbds, exports, parcel);
+                        let nbd = nbd.map_err(failed(format!("taking over the clients of NBD at {at}")))?;
+                        listening.place_here(Box::new(nbd), exports);
+                        nbds += 1;
+                    }
+                    None => listening.nbd(at, options, exports)?,
+                }
             }
             Listener::VhostUserBlk { path, volume } => {
                 for export in vhost_user_blk_of(volume.as_deref(), path, exports) {

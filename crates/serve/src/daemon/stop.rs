@@ -5,7 +5,7 @@
 //! signals ask is the program's affair.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mio::Waker;
@@ -21,7 +21,7 @@ struct Shared {
     /// Held while `asked` grows, for threads that wait for that.
     lock: Mutex<()>,
     grown: Condvar,
-    waker: OnceLock<Arc<Waker>>,
+    waker: Mutex<Option<Arc<Waker>>>,
 }
 
 /// The ways to stop a daemon; 0 is no stop.
@@ -64,16 +64,15 @@ impl StopHandle {
         self.asked() >= Asked::AtOnce as u8
     }
 
-    /// Sets the waker that a stop wakes. A stop that was asked for before shows in
-    /// [`Self::is_asked`].
+    /// Sets the waker that a stop wakes, in place of that of an earlier life of the daemon. A stop
+    /// that was asked for before shows in [`Self::is_asked`].
     pub(super) fn wakes(&self, waker: &Arc<Waker>) {
-        // A handle that was used before is woken by its count.
-        let _ = self.0.waker.set(Arc::clone(waker));
+        *self.0.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(waker));
     }
 
     /// Wakes the daemon's loop.
     pub(super) fn wake(&self) {
-        if let Some(waker) = self.0.waker.get()
+        if let Some(waker) = &*self.0.waker.lock().unwrap_or_else(PoisonError::into_inner)
             && let Err(error) = waker.wake()
         {
             tracing::error!("can't wake the daemon: {error}");

@@ -17,6 +17,7 @@ use mio::{Registry, Token, event::Event};
 
 pub(crate) mod bell;
 pub(crate) mod desk;
+pub(crate) mod ended;
 #[cfg(feature = "fuse")]
 pub mod fuse;
 mod guests;
@@ -30,6 +31,7 @@ pub mod vhost_user_blk;
 mod visit;
 mod waiting;
 
+use crate::upgrade::Parcel;
 pub use guests::Guests;
 
 /// A volume that clients can open.
@@ -245,48 +247,34 @@ pub trait Frontend {
     fn holders(&self) -> usize {
         self.clients()
     }
-}
 
-/// The place of a front-end that has ended.
-#[derive(Debug)]
-pub(crate) struct Ended;
-
-impl Frontend for Ended {
-    fn uri(&self) -> String {
-        String::new()
+    /// Says why its clients can't be handed over to another program; `None`: they can. `forced`: a
+    /// client that can't be is closed instead.
+    fn stays(&self, _forced: bool) -> Option<String> {
+        Some(format!("{}: its clients can't be handed over", self.uri()))
     }
 
-    fn tokens_max(&self) -> usize {
-        0
+    /// Begins no new request, and accepts no client, until [`Frontend::release`]. Requests that
+    /// were taken are finished. `forced`: connections that can't be handed over are closed.
+    fn hold(&mut self, _forced: bool, _core: &mut dyn Core) {}
+
+    /// Whether nothing is under way any more that can't be handed over.
+    fn held(&self) -> bool {
+        self.idle()
     }
 
-    fn register(&mut self, _registry: &Registry, _tokens: TokenRange) -> io::Result<()> {
-        Ok(())
+    /// Goes on with clients that were held.
+    fn release(&mut self) {}
+
+    /// Puts copies of the listening socket and of each conversation into the parcel. From then on
+    /// nothing is sent, either, until [`Frontend::release`].
+    ///
+    /// # Errors
+    /// A descriptor can't be copied.
+    fn hand_over(&mut self, _parcel: &mut Parcel, _core: &mut dyn Core) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn ready(&mut self, _event: &Event, _registry: &Registry, _core: &mut dyn Core) {}
-
-    fn reply(&mut self, _id: RequestId, _result: Result<(), RequestError>, _core: &mut dyn Core) {}
-
-    fn refused(&mut self, _id: RequestId, _core: &mut dyn Core) {}
-
-    fn room(&mut self, _core: &mut dyn Core) {}
-
-    fn turn_end(&mut self, _now: Time, _registry: &Registry, _core: &mut dyn Core) -> bool {
-        false
-    }
-
-    fn next_timer(&self) -> Option<Time> {
-        None
-    }
-
-    fn stop(&mut self, _registry: &Registry, _core: &mut dyn Core) {}
-
-    fn idle(&self) -> bool {
-        true
-    }
-
-    fn clients(&self) -> usize {
-        0
-    }
+    /// Another program has the listening socket: dropping this one leaves the socket's file.
+    fn leave(&mut self) {}
 }

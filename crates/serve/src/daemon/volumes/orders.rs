@@ -108,7 +108,7 @@ impl Volumes {
         }
     }
 
-    pub(super) fn is_busy(&self) -> bool {
+    pub(in crate::daemon) fn is_busy(&self) -> bool {
         self.opening.is_some() || self.sizing.is_some() || self.asked.is_some()
     }
 }

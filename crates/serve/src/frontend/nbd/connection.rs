@@ -16,6 +16,7 @@ use flashfront_device::Share;
 use flashfront_engine::{OriginId, RequestError, Time};
 use flashfront_nbd_proto::Request;
 use flashfront_nbd_proto::server::{Refusal, Security, Server, Step};
+use serde::{Deserialize, Serialize};
 
 use super::accept::{Begun, accept};
 use super::input::Input;
@@ -28,7 +29,8 @@ use super::requests::Requests;
 use super::wait::Wait;
 use super::{again, ended, read};
 use crate::frontend::piece::PieceId;
-use crate::frontend::{Core, Export};
+use crate::frontend::{Core, Export, export_of};
+use crate::upgrade::{Bytes, Parcel};
 
 /// Answers to options that a client may leave unread.
 const HANDSHAKE_UNREAD_MAX: usize = 64 << 10;
@@ -69,6 +71,19 @@ pub(super) struct Connection {
     requests: Requests,
     /// A count that grows whenever bytes come.
     received: u64,
+    /// No request is begun, since another program is to take over.
+    held: bool,
+}
+
+/// A conversation at a border of requests, as another program takes it up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Saved {
+    protocol: Server,
+    /// The volume that was opened: its origin, and its name.
+    volume: Option<(u32, String)>,
+    /// Bytes of the client that were not looked at, and bytes for it that were not sent.
+    unread: Bytes,
+    unsent: Bytes,
 }
 
 impl Connection {
@@ -82,6 +97,52 @@ impl Connection {
             phase: Phase::Talks,
             requests: Requests::new(number, outbox),
             received: 0,
+            held: false,
+        }
+    }
+
+    /// Goes on with a conversation that another program began. `None`: its volume is not there any
+    /// more.
+    pub(super) fn take_up(number: u16, saved: &Saved, exports: &[Export], parcel: &Parcel) -> io::Result<Option<Self>> {
+        let mut outbox = Outbox::default();
+        let unsent = parcel.bytes(saved.unsent)?;
+        outbox.say(|out| out.extend_from_slice(unsent));
+        let mut input = Input::default();
+        if !input.put(parcel.bytes(saved.unread)?) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a client's bytes are more than there is room for"));
+        }
+        let mut requests = Requests::new(number, outbox);
+        if let Some((origin, name)) = &saved.volume {
+            let export = export_of(exports, OriginId(*origin)).filter(|export| export.name == *name);
+            let Some(export) = export else { return Ok(None) };
+            requests.open(export.clone(), saved.protocol.replies());
+        }
+        let protocol = saved.protocol.clone();
+        Ok(Some(Self { protocol, input, phase: Phase::Talks, requests, received: 0, held: false }))
+    }
+
+    /// Begins no request from now on, or does so again.
+    pub(super) fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    /// Whether the conversation is at a border of requests: nothing is under way but bytes to be
+    /// sent.
+    pub(super) fn is_at_border(&self) -> bool {
+        let requests = &self.requests;
+        let waits = requests.parks.any() || requests.long().is_some() || requests.outbox.is_lacking();
+        matches!(self.phase, Phase::Talks) && requests.in_flight() == 0 && !waits && !requests.is_cut_off()
+    }
+
+    /// Writes the conversation down, at a border of requests.
+    pub(super) fn save(&self, parcel: &mut Parcel, core: &mut dyn Core) -> Saved {
+        // Its name may have changed since.
+        let named = |id: OriginId| export_of(core.exports(), id).map_or_else(String::new, |it| it.name.clone());
+        Saved {
+            protocol: self.protocol.clone(),
+            volume: self.export().map(|export| (export.origin.0, named(export.origin))),
+            unread: parcel.put_bytes(|out| out.extend_from_slice(self.input.here())),
+            unsent: parcel.put_bytes(|out| self.requests.outbox.copy(core.memory(), out)),
         }
     }
 
@@ -225,6 +286,9 @@ impl Connection {
             }
             if self.requests.parks.any_write() {
                 // Their payload is held here: no more of it until they are at the engine.
+                return Wait::Own;
+            }
+            if self.held && self.requests.long().is_none() && matches!(self.phase, Phase::Talks) {
                 return Wait::Own;
             }
             let wait = match (self.requests.long(), &self.phase) {

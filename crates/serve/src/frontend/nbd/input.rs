@@ -57,6 +57,15 @@ impl Input {
         self.start += bytes;
     }
 
+    /// Puts bytes behind those that are here, as if they had come from the client. False: there is
+    /// no room for them.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> bool {
+        let Some(room) = self.room().get_mut(..bytes.len()) else { return false };
+        room.copy_from_slice(bytes);
+        self.came(bytes.len());
+        true
+    }
+
     /// Forgets all bytes that are here.
     pub(super) fn clear(&mut self) {
         (self.start, self.end) = (0, 0);

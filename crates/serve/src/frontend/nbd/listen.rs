@@ -55,7 +55,7 @@ pub enum BindError {
 pub(super) enum Acceptor {
     Unix {
         listener: UnixListener,
-        _file: SocketFile,
+        file: SocketFile,
     },
     Tcp(TcpListener),
     /// The gate, in another thread, which has accepted them.
@@ -71,7 +71,7 @@ impl Acceptor {
             Listen::Unix(path) => {
                 let (listener, file) = bind_unix(path)?;
                 let listener = UnixListener::from_std(listener);
-                Ok((Self::Unix { listener, _file: file }, listen.clone()))
+                Ok((Self::Unix { listener, file }, listen.clone()))
             }
             Listen::Tcp { host, port } => {
                 let addresses = (host.as_str(), *port).to_socket_addrs().map_err(failed)?;

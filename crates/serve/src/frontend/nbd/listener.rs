@@ -21,6 +21,7 @@ use super::super::visit::Visit;
 use super::super::{Core, Export, Frontend, TokenRange};
 use super::connection::Connection;
 use super::gate::{Accepted, Full};
+use super::holding::Hold;
 use super::limits::UNREAD_BYTES_MAX;
 use super::listen::{Acceptor, BindError, is_about_client};
 use super::options::NbdOptions;
@@ -29,6 +30,7 @@ use super::stream::Stream;
 use super::wait::Wait;
 use crate::address::Listen;
 use crate::unaccepted::Unaccepted;
+use crate::upgrade::Parcel;
 
 /// Bytes taken from one client before the others have their turn.
 const TURN_BYTES: usize = 4 << 20;
@@ -41,10 +43,10 @@ const RECEIVE_BYTES_MIN: usize = 128 << 10;
 /// The NBD front-end.
 #[derive(Debug)]
 pub struct Nbd {
-    acceptor: Option<Acceptor>,
-    at: Listen,
-    options: NbdOptions,
-    tokens: TokenRange,
+    pub(super) acceptor: Option<Acceptor>,
+    pub(super) at: Listen,
+    pub(super) options: NbdOptions,
+    pub(super) tokens: TokenRange,
     pub(super) acceptable: bool,
     pub(super) peers: Vec<Option<Peer>>,
     dirty: Vec<u16>,
@@ -60,8 +62,10 @@ pub struct Nbd {
     pub(super) retry_at: Option<Time>,
     pub(super) stuck_until: Option<Time>,
     /// Timeouts must be looked at in this turn, whatever `timer` says.
-    look: bool,
+    pub(super) look: bool,
     pub(super) stopping: bool,
+    /// How clients are held, for another program that takes them over.
+    pub(super) hold: Hold,
     full: Full,
     unaccepted: Unaccepted,
 }
@@ -94,6 +98,7 @@ impl Nbd {
             stuck_until: None,
             look: false,
             stopping: false,
+            hold: Hold::default(),
             full: Full::default(),
             unaccepted: Unaccepted::default(),
         }
@@ -120,7 +125,7 @@ impl Nbd {
     }
 
     fn accept(&mut self, registry: &Registry) {
-        while self.acceptable {
+        while self.acceptable && self.hold == Hold::No {
             let Some(acceptor) = &self.acceptor else {
                 return;
             };
@@ -267,81 +272,6 @@ impl Nbd {
             self.mark(number);
         }
     }
-
-    /// Sends what is queued, as far as the socket takes it.
-    fn transmit(&mut self, number: u16, core: &mut dyn Core) {
-        let Some(peer) = &mut self.peers[usize::from(number)] else {
-            return;
-        };
-        let Some(stream) = &mut peer.stream else {
-            return;
-        };
-        while peer.writable {
-            let sent = if stream.holds_output() {
-                peer.connection.moved();
-                stream.flush()
-            } else if peer.connection.can_send() {
-                let visit = &mut peer.visit;
-                let send = |bytes: &usize| visit.send(*bytes as u64);
-                peer.connection.transmit(core, |from| stream.send(from).inspect(send))
-            } else {
-                return;
-            };
-            match sent {
-                Ok(true) => {}
-                Ok(false) => peer.writable = false,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => peer.writable = false,
-                Err(_) => {
-                    self.hang_up(number, core);
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Goes on inside TLS with a client that asked for it and has been told so.
-    fn enter_tls(&mut self, number: u16, core: &mut dyn Core) {
-        let Some(peer) = &mut self.peers[usize::from(number)] else {
-            return;
-        };
-        if peer.wait != Wait::Tls || peer.has_output() {
-            return;
-        }
-        let (Some(tls), Some(Stream::Plain(socket))) = (&self.options.tls, peer.stream.take()) else {
-            return self.hang_up(number, core);
-        };
-        match tls.start(socket) {
-            Ok(stream) => {
-                peer.stream = Some(Stream::Tls(Box::new(stream)));
-                peer.connection.enter_tls();
-                peer.wait = Wait::Input;
-            }
-            Err(_) => self.hang_up(number, core),
-        }
-    }
-
-    /// Gives up the place of a client that is done with.
-    fn reap(&mut self, number: u16, registry: &Registry) {
-        let place = &mut self.peers[usize::from(number)];
-        if let Some(peer) = place
-            && peer.is_over()
-        {
-            if let Some(stream) = &mut peer.stream {
-                stream.close(registry);
-            }
-            *place = None;
-        }
-    }
-
-    /// Whether the next turn has something to do for a client without any event.
-    fn has_work(&self, number: u16) -> bool {
-        self.peers[usize::from(number)].as_ref().is_some_and(|peer| {
-            let holds = peer.stream.as_ref().is_some_and(Stream::holds_output);
-            let can_send = peer.writable && (peer.connection.can_send() || holds);
-            can_send || peer.is_over()
-        })
-    }
 }
 
 impl Frontend for Nbd {
@@ -363,7 +293,8 @@ impl Frontend for Nbd {
         let (Some(first), Some(_), Some(acceptor)) = (tokens.get(0), last, &mut self.acceptor) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        acceptor.register(registry, first, Interest::READABLE)
+        acceptor.register(registry, first, Interest::READABLE)?;
+        self.register_taken_over(registry)
     }
 
     fn ready(&mut self, event: &Event, registry: &Registry, core: &mut dyn Core) {
@@ -483,5 +414,31 @@ impl Frontend for Nbd {
 
     fn idle(&self) -> bool {
         self.peers.iter().all(Option::is_none)
+    }
+
+    fn stays(&self, forced: bool) -> Option<String> {
+        self.kept_by(forced)
+    }
+
+    fn hold(&mut self, forced: bool, core: &mut dyn Core) {
+        self.hold_clients(forced, core);
+    }
+
+    fn held(&self) -> bool {
+        self.are_clients_held()
+    }
+
+    fn release(&mut self) {
+        self.release_clients();
+    }
+
+    fn hand_over(&mut self, parcel: &mut Parcel, core: &mut dyn Core) -> io::Result<()> {
+        self.put_into(parcel, core)
+    }
+
+    fn leave(&mut self) {
+        if let Some(Acceptor::Unix { file, .. }) = &mut self.acceptor {
+            file.leave();
+        }
     }
 }

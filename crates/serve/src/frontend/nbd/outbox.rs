@@ -219,6 +219,18 @@ impl Outbox {
         }
     }
 
+    /// Appends to `out` all that is to be sent. Not while payload is away.
+    pub(super) fn copy(&self, memory: &dyn Memory, out: &mut Vec<u8>) {
+        let (mut head, mut skip) = (self.heads_sent, self.data_sent);
+        for item in &self.items {
+            out.extend_from_slice(&self.heads[head..head + item.head]);
+            head += item.head;
+            if let Some(span) = item.data.and_then(|data| data.span()) {
+                out.extend_from_slice(&memory.bytes(span)[std::mem::take(&mut skip)..]);
+            }
+        }
+    }
+
     /// Drops everything unsent; tells what became free.
     pub(super) fn clear(&mut self, mut freed: impl FnMut(Sent)) {
         for item in self.items.drain(..) {

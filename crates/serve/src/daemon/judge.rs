@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether this program can go on with what a running daemon has, before anything is touched.
+
+use flashfront_engine::format;
+
+use super::error::ServeError;
+use super::open::unknown_policy;
+use crate::config::{Config, Listener};
+use crate::frontend::nbd::Tls;
+use crate::upgrade::{HAND_OVER, Offer};
+
+/// What a daemon with this configuration offers.
+pub(super) fn offer(config: &Config, format: Option<u32>) -> Offer {
+    Offer {
+        hand_over: HAND_OVER,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        format,
+        cache: config.cache.clone(),
+        control: config.control.clone(),
+        listeners: config.listeners.iter().map(told).collect(),
+        http: config.http.map(|address| address.to_string()),
+        tls: config.tls.is_some(),
+        volumes: if config.without_cache { config.volumes.iter().map(volume).collect() } else { Vec::new() },
+    }
+}
+
+/// Judges an offer by the configuration that this program would serve by. Returns why the program
+/// can't go on with what there is, if it can't.
+pub(super) fn judge(offered: &Offer, config: &Config) -> Option<String> {
+    refusal(offered, config).or_else(|| unfit(config).map(|error| error.to_string()))
+}
+
+fn refusal(offered: &Offer, config: &Config) -> Option<String> {
+    let newest = format::VERSION;
+    let theirs = offered.hand_over;
+    if theirs != HAND_OVER {
+        return Some(format!(
+            "it takes over by version {HAND_OVER} of the hand-over, and the daemon hands over by version {theirs}"
+        ));
+    }
+    if let Some(version) = offered.format.filter(|version| *version > newest) {
+        return Some(format!("the cache has format version {version}, and it knows versions up to {newest}"));
+    }
+    let own = offer(config, offered.format);
+    let keys = [
+        ("cache", offered.cache != own.cache),
+        ("control", offered.control != own.control),
+        ("http", offered.http != own.http),
+        ("[[listen]]", offered.listeners != own.listeners),
+        ("[tls]", offered.tls != own.tls),
+        ("[[volume]]", offered.volumes != own.volumes),
+    ];
+    let changed: Vec<&str> = keys.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect();
+    let told = changed.join(", ");
+    (!changed.is_empty())
+        .then(|| format!("its configuration differs from the daemon's, and clients would be lost: {told}"))
+}
+
+/// What else a start would refuse, as far as it can be known while another daemon has the devices.
+fn unfit(config: &Config) -> Option<ServeError> {
+    if let Err(error) = config.check() {
+        return Some(error.into());
+    }
+    let load = |files: &crate::config::TlsFiles| Tls::load(&files.certificates, files.verify_peer);
+    if let Some(Err(error)) = config.tls.as_ref().map(load) {
+        return Some(error.into());
+    }
+    unknown_policy(&config.policy.name)
+}
+
+/// A volume and its origin.
+fn volume(volume: &crate::config::Volume) -> String {
+    format!("{} {}", volume.name, volume.origin.display())
+}
+
+/// A listener in words that stay the same from version to version.
+fn told(listener: &Listener) -> String {
+    match listener {
+        Listener::Nbd(at) => format!("nbd {at}"),
+        Listener::VhostUserBlk { path, volume } => {
+            format!("vhost-user-blk {} {}", path.display(), volume.as_deref().unwrap_or("*"))
+        }
+        Listener::Fuse(folder) => format!("fuse {}", folder.display()),
+        Listener::Ublk(first) => format!("ublk {first}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::Listen;
+    use crate::config::Volume;
+
+    fn config() -> Config {
+        let mut config = Config::new("/cache".into());
+        config.volumes.push(Volume::new("data", "/origin".into()));
+        config.listeners.push(Listener::Nbd(Listen::Unix("/nbd".into())));
+        config
+    }
+
+    #[test]
+    fn a_program_that_would_lose_clients_says_so_before() {
+        let running = config();
+        let offered = offer(&running, Some(2));
+        assert_eq!(judge(&offered, &running), None);
+        let mut next = config();
+        next.listeners[0] = Listener::Nbd(Listen::Unix("/other".into()));
+        next.control = "/elsewhere".into();
+        let said = judge(&offered, &next).unwrap();
+        assert!(said.contains("[[listen]]") && said.contains("control"), "{said}");
+        let mut next = config();
+        next.policy.name = "best".to_owned();
+        assert!(judge(&offered, &next).unwrap().contains("no policy is named `best`"));
+    }
+
+    #[test]
+    fn a_newer_format_and_another_hand_over_are_refused() {
+        let running = config();
+        let said = judge(&offer(&running, Some(99)), &running).unwrap();
+        assert!(said.contains("format version 99"), "{said}");
+        let offered = Offer { hand_over: 2, ..offer(&running, None) };
+        assert!(judge(&offered, &running).unwrap().contains("version 2"));
+    }
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An upgrade, step by step: starts the new program, holds the clients, closes the cache, and gives
+//! everything away.
+//!
+//! Up to the engine's last checkpoint a step back costs nothing but the time that clients waited.
+//! After it the cache has to be opened again: by the new program, or by this one if that fails.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::Instant;
+
+use flashfront_engine::{Control, Input, MirrorStatus};
+
+use super::judge::offer;
+use super::upgrading::{HOLD_MAX, Handing, Upgrading, refuse};
+use super::{Daemon, limit};
+use crate::upgrade::{Parcel, Successor, UpgradeOrder, program, shared_clock_ns};
+
+impl Daemon {
+    /// Takes the next step of an upgrade.
+    pub(super) fn go_on_with_upgrade(&mut self) {
+        if let Some(order) = self.upgrades.take() {
+            self.order_upgrade(order);
+        }
+        self.upgrading = match std::mem::take(&mut self.upgrading) {
+            Upgrading::Starting { operator, .. } if self.stop.is_asked() => {
+                refuse(operator, "the daemon was asked to stop".to_owned());
+                Upgrading::Not
+            }
+            Upgrading::Starting { started, disconnect, operator } => match started.try_recv() {
+                Ok(Ok(successor)) => self.hold(Handing { operator, disconnect, successor, parcel: Parcel::default() }),
+                Ok(Err(why)) => {
+                    refuse(operator, format!("{why}; nothing was changed"));
+                    Upgrading::Not
+                }
+                Err(TryRecvError::Empty) => Upgrading::Starting { started, disconnect, operator },
+                Err(TryRecvError::Disconnected) => {
+                    refuse(
+                        operator,
+                        "the thread that started the new program has died; nothing was changed".to_owned(),
+                    );
+                    Upgrading::Not
+                }
+            },
+            Upgrading::Holding { since, held_ns, handing } => self.go_on_holding(since, held_ns, handing),
+            other => other,
+        };
+    }
+
+    /// Begins an upgrade, or refuses it.
+    fn order_upgrade(&mut self, order: UpgradeOrder) {
+        let UpgradeOrder { program: given, disconnect, operator } = order;
+        if !matches!(self.upgrading, Upgrading::Not) {
+            return refuse(operator, "an upgrade is under way already".to_owned());
+        }
+        if !self.can_upgrade {
+            return refuse(operator, "this daemon is no `serve`: it ends with the program that began it".to_owned());
+        }
+        if let Some(why) = self.why_not(disconnect) {
+            return refuse(operator, format!("{why}; nothing was changed"));
+        }
+        let Some(program) = given.or_else(program) else {
+            return refuse(operator, "the program's path is not known; say --program PATH".to_owned());
+        };
+        tracing::info!("upgrade: starting {}, by the operator", program.display());
+        match self.start(program) {
+            Ok(started) => self.upgrading = Upgrading::Starting { started, disconnect, operator },
+            Err(error) => refuse(operator, format!("starting a thread: {error}; nothing was changed")),
+        }
+    }
+
+    /// Starts the new program by a thread, as it takes its time.
+    fn start(&self, program: PathBuf) -> std::io::Result<Receiver<Result<Successor, String>>> {
+        let format = (!self.config.without_cache).then(|| self.pump.engine().superblock().version());
+        let offered = offer(&self.config, format);
+        let (send, started) = channel();
+        let stop = self.stop.clone();
+        std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || {
+            // A daemon that has ended needs no successor: it is killed as it is dropped.
+            let _ = send.send(Successor::start(&program, offered));
+            stop.wake();
+        })?;
+        Ok(started)
+    }
+
+    /// Says why there can be no upgrade now.
+    fn why_not(&self, disconnect: bool) -> Option<String> {
+        let status = self.pump.engine().status();
+        if self.stop.is_asked() {
+            return Some("the daemon was asked to stop".to_owned());
+        }
+        if self.config.carriers() > 0 {
+            return Some(
+                "with --threads clients are served by threads of their own, and can't be handed over yet: stop, and start the new program"
+                    .to_owned(),
+            );
+        }
+        if status.cache_failed {
+            return Some("the cache device has failed".to_owned());
+        }
+        if matches!(status.mirror, MirrorStatus::Syncing { .. }) {
+            return Some("the mirror is being filled: wait until `status` shows it whole".to_owned());
+        }
+        if self.volumes.is_busy() {
+            return Some("a volume is being added, removed or changed: try again".to_owned());
+        }
+        if self.pump.devices().any_hangs() {
+            return Some("a device hangs, see `status`".to_owned());
+        }
+        self.pump.clients_stay(disconnect)
+    }
+
+    fn hold(&mut self, handing: Handing) -> Upgrading {
+        // Something may have changed since the order.
+        if let Some(why) = self.why_not(handing.disconnect) {
+            refuse(handing.operator, format!("{why}; nothing was changed"));
+            return Upgrading::Not;
+        }
+        let (since, held_ns) = (Instant::now(), shared_clock_ns());
+        self.pump.hold_clients(handing.disconnect);
+        self.go_on_holding(since, held_ns, handing)
+    }
+
+    fn go_on_holding(&mut self, since: Instant, held_ns: u64, mut handing: Handing) -> Upgrading {
+        let disconnect = handing.disconnect;
+        let refusal = if self.pump.are_clients_held() {
+            match self.why_not(disconnect) {
+                None => match self.fill(&mut handing.parcel, held_ns) {
+                    Ok(()) => {
+                        self.leaving.close_engine(&mut self.pump);
+                        return Upgrading::Closing(handing);
+                    }
+                    Err(error) => format!("the clients can't be handed over: {error}"),
+                },
+                Some(why) => why,
+            }
+        } else if self.stop.is_asked() {
+            "the daemon was asked to stop".to_owned()
+        } else if since.elapsed() < HOLD_MAX {
+            return Upgrading::Holding { since, held_ns, handing };
+        } else {
+            let (there, most) = (self.pump.not_held().join(", "), HOLD_MAX.as_secs());
+            self.why_not(disconnect).unwrap_or_else(|| {
+                format!("requests were not finished within {most} s ({there}): a slow origin, or a client that has stopped in the middle; try again")
+            })
+        };
+        self.pump.release_clients();
+        let waited = since.elapsed().as_millis();
+        refuse(handing.operator, format!("{refusal}; clients waited {waited} ms, and nothing was changed"));
+        Upgrading::Not
+    }
+
+    /// Puts everything into the parcel.
+    fn fill(&mut self, parcel: &mut Parcel, held_ns: u64) -> std::io::Result<()> {
+        let status = self.pump.engine().status();
+        parcel.state.version = env!("CARGO_PKG_VERSION").to_owned();
+        parcel.state.held_ns = held_ns;
+        let bypass = self.sequential_bypass;
+        parcel.state.sequential_bypass = (bypass != self.config.policy.sequential_bypass).then_some(bypass.0);
+        if !self.config.without_cache {
+            let usual = limit::blocks(self.config.policy.dirty_limit, self.pump.engine().superblock());
+            let usual = usual.is_ok_and(|blocks| blocks == status.dirty_limit_blocks);
+            parcel.state.dirty_limit_blocks = (!usual).then_some(status.dirty_limit_blocks);
+        }
+        parcel.state.draining = status.draining;
+        if let Some(doors) = &self.doors {
+            doors.hand_over(parcel)?;
+        }
+        self.pump.hand_over(parcel)
+    }
+
+    /// Takes over what an operator had set.
+    pub(super) fn set_as_before(&mut self, parcel: &Parcel) {
+        let state = &parcel.state;
+        if let Some(blocks) = state.dirty_limit_blocks {
+            self.pump.apply(Input::Control(Control::SetDirtyLimit { blocks }));
+        }
+        if let Some(bytes) = state.sequential_bypass {
+            self.sequential_bypass = crate::config::Size(bytes);
+            self.pump.apply(Input::Control(Control::SetSequentialBypass { bytes }));
+        }
+        if state.draining {
+            self.pump.apply(Input::Control(Control::Drain(true)));
+        }
+    }
+}

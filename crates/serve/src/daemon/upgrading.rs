@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How far an upgrade is, and who had the clients before this life of the daemon.
+
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use super::end::Ended;
+use super::error::ServeError;
+use super::front::Front;
+use crate::control::Response;
+use crate::upgrade::{Channel, Operator, Parcel, Predecessor, Successor, Upgraded, ms_since};
+
+/// How long requests that were taken may take to be finished. Clients wait meanwhile.
+pub(super) const HOLD_MAX: Duration = Duration::from_secs(2);
+
+/// How far an upgrade is.
+#[derive(Debug, Default)]
+pub(super) enum Upgrading {
+    /// None was asked for.
+    #[default]
+    Not,
+    /// The new program starts, and judges what there is. Clients are served.
+    Starting { started: Receiver<Result<Successor, String>>, disconnect: bool, operator: Operator },
+    /// Clients are held; what they have asked for is finished.
+    Holding { since: Instant, held_ns: u64, handing: Handing },
+    /// The engine makes its last checkpoint.
+    Closing(Handing),
+}
+
+/// Everything that is to be given away.
+#[derive(Debug)]
+pub(super) struct Handing {
+    pub(super) operator: Operator,
+    pub(super) disconnect: bool,
+    pub(super) successor: Successor,
+    pub(super) parcel: Parcel,
+}
+
+/// How a daemon's life began: who had the clients before.
+#[derive(Debug)]
+pub(super) enum Before {
+    /// No one.
+    Nobody,
+    /// Another daemon, which waits for this one.
+    Another(Predecessor, Parcel),
+    /// This process, whose successor failed.
+    Itself { parcel: Parcel, operator: Operator, why: String },
+}
+
+impl Before {
+    pub(super) fn parcel(&self) -> Option<&Parcel> {
+        match self {
+            Self::Nobody => None,
+            Self::Another(_, parcel) | Self::Itself { parcel, .. } => Some(parcel),
+        }
+    }
+
+    /// A successor has opened the cache, and waits for the word of the daemon before it.
+    pub(super) fn hear_go(&mut self) -> Result<(), ServeError> {
+        match self {
+            Self::Another(predecessor, _) => predecessor.wait_for_go().map_err(ServeError::Upgrade),
+            Self::Nobody | Self::Itself { .. } => Ok(()),
+        }
+    }
+}
+
+/// Tells those who wait that this daemon serves.
+pub(super) fn begun(before: Before, front: &mut Option<Channel>) {
+    match before {
+        Before::Nobody => {}
+        Before::Another(predecessor, parcel) => *front = Some(predecessor.serves(&parcel)),
+        Before::Itself { parcel, operator, why } => {
+            let waited = ms_since(parcel.state.held_ns);
+            refuse(
+                operator,
+                format!("{why}. The daemon serves on; clients waited {waited} ms, and nothing was changed"),
+            );
+        }
+    }
+}
+
+/// Tells those who wait that this daemon can't serve.
+pub(super) fn failed(before: Before, error: &ServeError) {
+    match before {
+        Before::Nobody => {}
+        Before::Another(mut predecessor, _) => predecessor.fails(error.to_string()),
+        Before::Itself { operator, why, .. } => {
+            refuse(operator, format!("{why}. The daemon could not open its cache again, and ends: {error}"));
+        }
+    }
+}
+
+/// How giving everything away ended.
+pub(super) enum Given {
+    Away {
+        upgraded: Upgraded,
+        front: Front,
+        operator: Operator,
+    },
+    /// The clients are this process's again.
+    Back {
+        parcel: Parcel,
+        operator: Operator,
+        why: String,
+    },
+}
+
+impl Handing {
+    /// Gives everything to the new program, after the cache was closed.
+    pub(super) fn give(self, closed: Result<Ended, ServeError>, takes_over: impl Fn(u32)) -> Given {
+        let Self { operator, successor, parcel, .. } = self;
+        let why = match closed {
+            Ok(Ended::Clean { .. } | Ended::WithoutCache) => match successor.give(&parcel, &takes_over) {
+                Ok((upgraded, channel)) => {
+                    let front = Front::of(upgraded.pid, channel);
+                    return Given::Away { upgraded, front, operator };
+                }
+                Err(why) => {
+                    takes_over(std::process::id());
+                    why
+                }
+            },
+            Ok(other) => {
+                drop(successor);
+                format!("the cache was not closed cleanly: {other:?}")
+            }
+            Err(error) => {
+                drop(successor);
+                format!("the cache was not closed cleanly: {error}")
+            }
+        };
+        Given::Back { parcel, operator, why }
+    }
+
+    pub(super) fn parcel_mut(&mut self) -> &mut Parcel {
+        &mut self.parcel
+    }
+}
+
+impl Upgrading {
+    /// How long a turn may wait at most, so that the end of the hold is not missed.
+    pub(super) fn patience(&self) -> Duration {
+        match self {
+            Self::Holding { since, .. } => HOLD_MAX.saturating_sub(since.elapsed()),
+            Self::Not | Self::Starting { .. } | Self::Closing(_) => Duration::MAX,
+        }
+    }
+
+    /// What is to be given away, if the engine was closed for that.
+    pub(super) fn take(&mut self) -> Option<Handing> {
+        match std::mem::take(self) {
+            Self::Closing(handing) => Some(handing),
+            _ => None,
+        }
+    }
+}
+
+/// Says that nothing was changed, and why, to the operator and in the log.
+pub(super) fn refuse(operator: Operator, why: String) {
+    tracing::error!("upgrade: {why}");
+    operator.answer(&Response::Error { message: why });
+}
