@@ -16,7 +16,15 @@ use crate::upgrade::{Channel, News};
 
 /// Passes signals on to the program that serves, from any thread.
 #[derive(Clone, Debug, Default)]
-pub struct FrontHandle(Arc<AtomicI32>);
+pub struct FrontHandle(Arc<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The program that serves; 0: this process does.
+    serves: AtomicI32,
+    /// The last program that was asked to stop. A second signal would end it at once.
+    asked: AtomicI32,
+}
 
 impl FrontHandle {
     /// Passes SIGHUP on; false if this process serves itself.
@@ -26,15 +34,23 @@ impl FrontHandle {
     }
 
     fn pass(&self, signal: Signal) -> bool {
-        let Some(pid) = Pid::from_raw(self.0.load(Ordering::SeqCst)) else { return false };
+        let Some(pid) = Pid::from_raw(self.0.serves.load(Ordering::SeqCst)) else { return false };
         if let Err(errno) = kill_process(pid, signal) {
             tracing::warn!("the program that serves (pid {}) gets no signal: {errno}", pid.as_raw_nonzero());
         }
         true
     }
 
+    /// Asks the program that serves to stop, once.
+    fn stop(&self) {
+        let pid = self.0.serves.load(Ordering::SeqCst);
+        if self.0.asked.swap(pid, Ordering::SeqCst) != pid {
+            self.pass(Signal::TERM);
+        }
+    }
+
     fn set(&self, pid: i32) {
-        self.0.store(pid, Ordering::SeqCst);
+        self.0.serves.store(pid, Ordering::SeqCst);
     }
 }
 
@@ -76,7 +92,7 @@ impl Front {
         let (asked, to) = (stop.clone(), handle.clone());
         let passes = move || {
             asked.wait_until_asked();
-            to.pass(Signal::TERM);
+            to.stop();
             while !asked.wait_until_at_once(std::time::Duration::from_secs(3600)) {}
             to.pass(Signal::TERM);
         };
@@ -91,7 +107,7 @@ impl Front {
                     }
                     if stop.is_asked() {
                         // The signal may have met a program that was handing over.
-                        handle.pass(Signal::TERM);
+                        handle.stop();
                     }
                 }
                 Ok(_) | Err(Errno::INTR) => {}
