@@ -159,7 +159,7 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
 enum Life {
     Ended(Ended),
     /// Everything is to be given to another program; and how the cache was closed.
-    GivesAway(Handing, Result<Ended, ServeError>),
+    GivesAway(Box<Handing>, Result<Ended, ServeError>),
 }
 
 /// Lives once: from opening the devices to closing them.
@@ -244,7 +244,7 @@ fn live(
         if let Some(doors) = daemon.doors.take() {
             doors.leave();
         }
-        return Ok(Life::GivesAway(handing, daemon.close(true)));
+        return Ok(Life::GivesAway(Box::new(handing), daemon.close(true)));
     }
     drop(daemon.doors.take());
     daemon.close(clean).map(Life::Ended)
