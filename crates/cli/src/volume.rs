@@ -23,9 +23,11 @@ use crate::usage::misused;
 use crate::{choice, human, progress};
 
 mod grow;
+mod limits;
 mod place;
 
 use grow::Grow;
+use limits::Limits;
 use place::Place;
 
 /// List, show and change the volumes of a cache: of a running daemon, or with --cache of a stopped
@@ -74,7 +76,7 @@ struct Show {
 /// Change a volume; it stays so.
 #[derive(Debug, Args)]
 #[command(override_usage = "flashfront volume set [OPTIONS] NAME")]
-#[group(id = "what", required = true, multiple = true, args = ["mode", "read_only", "writable"])]
+#[group(id = "what", required = true, multiple = true, args = ["mode", "read_only", "writable", "dirty_limit", "dirty_age"])]
 struct Set {
     /// The volume.
     #[arg(value_name = "NAME")]
@@ -90,6 +92,8 @@ struct Set {
     /// Clients may write. Those who are connected must connect once more to know it.
     #[arg(long)]
     writable: bool,
+    #[command(flatten)]
+    shares: Limits,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -117,6 +121,8 @@ struct Add {
     /// Clients may not write.
     #[arg(long)]
     read_only: bool,
+    #[command(flatten)]
+    shares: Limits,
     #[command(flatten)]
     place: Place,
     /// Print the result as JSON.
@@ -312,6 +318,9 @@ fn shown(volume: &VolumeReport, report: &StatusReport) -> Result<String, std::fm
     writeln!(out, "mode        {}, durability {}{access}", volume.mode, volume.durability)?;
     let [cached, dirty] = [volume.blocks_cached, volume.blocks_dirty].map(human::blocks);
     writeln!(out, "cached      {cached}, of which {dirty} are dirty")?;
+    if let Some(limits) = limits::told(volume) {
+        writeln!(out, "limits      {limits}")?;
+    }
     let spared = human::bytes(volume.hit_bytes);
     let all: u64 = report.recent.day.hit_bytes;
     let part = (all > 0).then(|| volume.recent.day.hit_bytes as f64 / all as f64);
@@ -335,13 +344,20 @@ impl Set {
         if let Some(mut stopped) = self.place.stopped(true)? {
             let started = Instant::now();
             let read_only = (self.read_only || self.writable).then_some(self.read_only);
-            stopped.set(&self.name, &SetOptions { mode: self.mode, read_only, ..SetOptions::default() })?;
+            let asked = self.shares.asked();
+            let superblock = stopped.superblock();
+            let record = superblock.origins.iter().find(|record| record.name == self.name);
+            let shares = record.filter(|_| asked.is_some()).map(|record| asked.of(record.shares, superblock));
+            stopped.set(&self.name, &SetOptions { mode: self.mode, read_only, shares, ..SetOptions::default() })?;
             return done(started, self.json);
         }
         let change = Change::begin(&self.place, self.json)?;
         let mut commands = Vec::new();
         if self.read_only || self.writable {
             commands.push(Command::SetReadOnly { volume: self.name.clone(), read_only: self.read_only });
+        }
+        if self.shares.asked().is_some() {
+            commands.push(Command::SetShares { volume: self.name.clone(), shares: self.shares.asked() });
         }
         if self.mode.is_some() {
             let (volume, mode) = (Some(self.name), self.mode);
@@ -358,7 +374,8 @@ impl Add {
         if let Some(mut stopped) = self.place.stopped(true)? {
             let started = Instant::now();
             let (name, mode, read_only) = (self.name, self.mode, self.read_only);
-            stopped.add(&AddOptions { name, origin, mode, read_only, shares: Shares::default() })?;
+            let shares = self.shares.asked().of(Shares::default(), stopped.superblock());
+            stopped.add(&AddOptions { name, origin, mode, read_only, shares })?;
             return done(started, self.json);
         }
         let change = Change::begin(&self.place, self.json)?;
@@ -367,6 +384,7 @@ impl Add {
             origin,
             mode: Some(self.mode),
             read_only: self.read_only,
+            shares: self.shares.asked(),
         }])
     }
 }

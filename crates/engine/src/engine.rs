@@ -32,6 +32,7 @@ use crate::act::reclaim::state::watermark;
 use crate::act::recover::begin_recovery;
 use crate::act::sync;
 use crate::act::volumes;
+use crate::act::volumes::check::check_shares;
 use crate::act::volumes::{give_up, volumes_step};
 use crate::coordinator::{Coordinator, Life};
 use crate::cx::{Cx, Turn};
@@ -43,8 +44,9 @@ use crate::fact::open_error::OpenError;
 use crate::fact::options::Options;
 use crate::fact::status::{OriginStatus, Status};
 use crate::fact::types::{BLOCK_BYTES, Destage, Key, Time};
+use crate::fact::volume::VolumeError;
 use crate::facts::Facts;
-use crate::format::Superblock;
+use crate::format::{Shares, Superblock};
 use crate::lane::Lane;
 use crate::lanes::Lanes;
 use crate::look::Look;
@@ -95,16 +97,19 @@ impl Engine {
         let inherited = !options.planted(Canary::InheritedFlushed);
         let of_origins = origins.iter().map(|_| OriginDelta::new(OriginFlush::new(inherited))).collect();
         let delta = Delta::new(of_origins, members, budget);
-        let facts = Facts {
+        let mut facts = Facts {
             cache_tag: superblock.cache_tag(),
             dirty_limit: clamp_dirty_limit(limit, capacity, options.destage),
             superblock,
             options,
             origins,
+            limit_alone: 0,
+            any_own_limit: false,
             away: false,
             draining: false,
             stopping: false,
         };
+        facts.take_limits();
         let lanes = (0..facts.superblock.lanes as usize).map(|id| Lane::new(id, keys, &facts).map(Box::new));
         let lanes = Lanes::new(lanes.collect::<Result<_, _>>()?);
         let shadow = Shadow::new(shape(&facts.superblock, &facts.options), facts.options.policy.build);
@@ -203,6 +208,14 @@ impl Engine {
     #[must_use]
     pub fn dirty_limits(superblock: &Superblock) -> RangeInclusive<u64> {
         dirty_limits(capacity_blocks(superblock))
+    }
+
+    /// Says what speaks against limits of a volume's own.
+    ///
+    /// # Errors
+    /// [`VolumeError`]
+    pub const fn check_shares(shares: Shares) -> Result<(), VolumeError> {
+        check_shares(shares)
     }
 
     /// The superblock as it is now.
@@ -329,7 +342,9 @@ impl Coordinator {
             Control::SetDirtyLimit { blocks } => {
                 let limit =
                     clamp_dirty_limit(blocks, capacity_blocks(&turn.facts.superblock), turn.facts.options.destage);
-                turn.change().dirty_limit = limit;
+                let facts = turn.change();
+                facts.dirty_limit = limit;
+                facts.take_limits();
             }
             Control::SetSequentialBypass { bytes } => turn.change().options.sequential_bypass_bytes = bytes,
             Control::RefuseWrites { origin } => {

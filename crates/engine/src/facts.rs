@@ -24,6 +24,10 @@ pub(crate) struct Facts {
     /// All origins, by ascending ids and places. Those that are gone stay in their places.
     pub(crate) origins: Vec<Origin>,
     pub(crate) dirty_limit: u64,
+    /// The limit of the first origin, which counts where that is alone.
+    pub(crate) limit_alone: u64,
+    /// Some origin has a dirty limit of its own.
+    pub(crate) any_own_limit: bool,
     /// An origin that has dirty blocks takes none at the moment.
     pub(crate) away: bool,
     /// Everything is being destaged, and writes go to the origin.
@@ -33,6 +37,17 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// Takes over the limits of the cache, and those that volumes have of their own.
+    pub(crate) fn take_limits(&mut self) {
+        let (limit, age_ns) = (self.dirty_limit, self.options.dirty_age_max_ns);
+        for origin in &mut self.origins {
+            let own = self.superblock.origin(origin.id).map_or_else(Default::default, |record| record.shares);
+            origin.set_limits(own, limit, age_ns);
+        }
+        self.limit_alone = self.origins.first().map_or(limit, |first| first.dirty_limit);
+        self.any_own_limit = self.origins.iter().any(|origin| origin.dirty_limit < limit);
+    }
+
     /// The name of a block.
     pub(crate) fn key(&self, flat: Flat) -> Key {
         let origin = &self.origins[self.origin_of(flat)];

@@ -20,6 +20,7 @@ mod disposable;
 mod error;
 mod listener;
 mod names;
+mod shares;
 mod timeouts;
 mod units;
 
@@ -32,6 +33,7 @@ use disposable::disposable_option;
 pub use error::ConfigError;
 pub use flashfront_units::Size;
 pub use listener::Listener;
+pub use shares::{OwnAge, OwnPart, SharesAsked, told as shares_told};
 pub use timeouts::{CACHE_TIMEOUT, ORIGIN_TIMEOUT};
 pub use units::{Age, DirtyLimit, FlashBudget, UnitError};
 
@@ -195,13 +197,34 @@ pub struct Volume {
     /// [`Config::device_timeout`].
     #[serde(default)]
     pub device_timeout: Option<Age>,
+    /// The most of its data that may be dirty, to set at start; as it was if there is none.
+    #[serde(default)]
+    pub dirty_limit: Option<OwnPart>,
+    /// How long its data may stay dirty, to set at start; as it was if there is none.
+    #[serde(default)]
+    pub dirty_age: Option<OwnAge>,
 }
 
 impl Volume {
     /// A volume of that name, with all else as it is in the cache, or by default.
     #[must_use]
     pub fn new(name: &str, origin: PathBuf) -> Self {
-        Self { id: OriginId(0), name: name.to_owned(), origin, mode: None, read_only: None, device_timeout: None }
+        Self {
+            id: OriginId(0),
+            name: name.to_owned(),
+            origin,
+            mode: None,
+            read_only: None,
+            device_timeout: None,
+            dirty_limit: None,
+            dirty_age: None,
+        }
+    }
+
+    /// What is said of its limits.
+    #[must_use]
+    pub const fn shares(&self) -> SharesAsked {
+        SharesAsked { dirty_limit: self.dirty_limit, dirty_age: self.dirty_age }
     }
 
     /// Whether its origin is in an object store.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use flashfront_engine::Mode;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{DirtyLimit, Size, mode_option};
+use crate::config::{DirtyLimit, SharesAsked, Size, mode_option};
 use crate::report::StatusReport;
 use crate::tap::Taps;
 use crate::upgrade::{UpgradeHandle, UpgradeOrder};
@@ -79,6 +79,9 @@ pub enum Command {
         /// Whether clients may not write.
         #[serde(default)]
         read_only: bool,
+        /// Its limits; none of its own if absent.
+        #[serde(default)]
+        shares: SharesAsked,
     },
     /// Remove a volume. The answer comes when the cache has it no more. With `destage`, and dirty
     /// data, it comes when that begins: `status` shows the volume until it is gone.
@@ -105,6 +108,13 @@ pub enum Command {
         volume: String,
         /// Clients may not write.
         read_only: bool,
+    },
+    /// Give a volume limits of its own, or take them away. What is absent stays.
+    SetShares {
+        /// The volume.
+        volume: String,
+        /// Its limits.
+        shares: SharesAsked,
     },
     /// Give clients the new part of an origin that has become larger. The answer comes when the
     /// cache has the new size durably.

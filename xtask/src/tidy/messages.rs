@@ -109,9 +109,11 @@ const EXEMPT: &[(&str, &str, &str)] = &[
         "eio, nospace, readonly, unsupported, gone, timeout, stall, hang, short, flip, rot, misdirect, lost",
         "the list in two messages that have entries",
     ),
+    ("crates/serve/src/config/shares.rs", "dirty age", FIGURE),
     ("crates/serve/src/daemon/reload.rs", ", with which clients are verified, too", GOOD_NEWS),
     ("crates/serve/src/daemon/reload.rs", "the certificates in ……", GOOD_NEWS),
     ("crates/serve/src/daemon/reload.rs", "the mode of … is …", GOOD_NEWS),
+    ("crates/serve/src/daemon/reload.rs", "the limits of … are …", GOOD_NEWS),
     (
         "crates/sim/src/trace/format/oracle_general.rs",
         "next access",

@@ -49,6 +49,7 @@ mod reload;
 mod repair;
 mod servers;
 mod service;
+mod shares;
 mod sim_adapt;
 mod sim_compare;
 mod sim_replay;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::fuse::skip_without_fuse;
 use crate::harness::{Daemon, MIB, Volume, flashfront, must, output, show};
 
-fn json(text: &str) -> Value {
+pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("no JSON, {error}: {text}"))
 }
 
@@ -67,13 +67,13 @@ fn what_a_volume_does_is_told_by_list_show_and_top() {
 }
 
 /// A connection to a volume by its name.
-fn connect_to(volume: &Volume, name: &str) -> Client {
+pub(crate) fn connect_to(volume: &Volume, name: &str) -> Client {
     let connected = connect(&Listen::Unix(volume.socket.clone()), name, true);
     connected.unwrap_or_else(|error| panic!("{name}: {error}\n{}", volume.stderr()))
 }
 
 /// Each MiB of a volume holds its own byte.
-fn fill(client: &mut Client, seed: u8) {
+pub(crate) fn fill(client: &mut Client, seed: u8) {
     for nth in 0..MIBS {
         let bytes = vec![seed ^ nth as u8; MIB as usize];
         client.write_at(nth * MIB, &bytes, false).expect("the volume can be written");
@@ -110,7 +110,7 @@ fn wait_for_no_clients(volume: &Volume, name: &str) {
 
 /// A change that must be refused with these words, and exit code 1.
 #[track_caller]
-fn refused(volume: &Volume, args: &[&str], words: &str) {
+pub(crate) fn refused(volume: &Volume, args: &[&str], words: &str) {
     let output = output(volume.ask_two(["volume", args[0]]).args(&args[1..]));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(1) && said.contains(words), "{args:?}, {words:?}: {}", show(&output));

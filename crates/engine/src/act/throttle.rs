@@ -153,14 +153,14 @@ impl Throttle {
 enum WaitsFor {
     /// The write waits until a block of any origin has been destaged.
     Room,
-    /// The write waits until a block of its own origin has been destaged. That origin is away, and
-    /// has its equal part of the limit.
+    /// The write waits until a block of its own origin has been destaged. That origin has all that
+    /// its own limit allows, or is away and has its equal part of the limit.
     Itself,
 }
 
 fn wait(origin: usize, blocks: u64, destage: &impl Outlook, cx: &Cx<'_>) -> Option<WaitsFor> {
     let (held, origins) = (cx.delta.origins[origin].held(), cx.facts.origins.len() as u64);
-    if origins > 1 && held > 0 && held + blocks > cx.facts.dirty_limit / origins && destage.is_away(origin, cx) {
+    if origins > 1 && held > 0 && (is_full(origin, blocks, cx) || has_its_part(origin, blocks, destage, cx)) {
         Some(WaitsFor::Itself)
     } else if held == 0 {
         // If the limit is small, a long piece can need more than is left beside the room kept for
@@ -170,4 +170,17 @@ fn wait(origin: usize, blocks: u64, destage: &impl Outlook, cx: &Cx<'_>) -> Opti
     } else {
         Room::of(origin, destage, cx).lacks(blocks).then_some(WaitsFor::Room)
     }
+}
+
+/// Whether an origin has no room for so many blocks below a limit of its own. (Where it is alone,
+/// its [`Room`] is that.)
+fn is_full(origin: usize, blocks: u64, cx: &Cx<'_>) -> bool {
+    let own = cx.facts.origins[origin].dirty_limit;
+    own < cx.facts.dirty_limit && cx.delta.origins[origin].held() + blocks > own
+}
+
+/// Whether an origin that is away has its equal part of the limit.
+fn has_its_part(origin: usize, blocks: u64, destage: &impl Outlook, cx: &Cx<'_>) -> bool {
+    let part = cx.facts.dirty_limit / cx.facts.origins.len() as u64;
+    cx.delta.origins[origin].held() + blocks > part && destage.is_away(origin, cx)
 }

@@ -7,7 +7,7 @@
 //! then on no replay knows its id, so that its blocks in the log are dead. Only then they leave the
 //! index (test: `a_removed_volume_never_comes_back`).
 
-mod check;
+pub(crate) mod check;
 mod grow;
 pub(crate) mod index;
 pub(crate) mod state;
@@ -28,7 +28,7 @@ use crate::organ::index::Flat;
 use crate::organ::origin::{Origin, Stage};
 use crate::organ::up::Up;
 
-use check::{check_name, check_new};
+use check::{check_name, check_new, check_shares};
 use grow::{begin_growing, go_on_growing, grown};
 use state::{Leaving, Volumes, Widening};
 
@@ -73,6 +73,9 @@ fn begin(
     if let VolumeChange::Grow { size_bytes, .. } = change {
         return begin_growing(&mut coordinator.volumes, ticket, origin, size_bytes, turn.facts);
     }
+    if let VolumeChange::SetShares { shares, .. } = &change {
+        check_shares(*shares)?;
+    }
     if let VolumeChange::Rename { name, .. } = &change {
         check_name(&coordinator.volumes, name, Some(id), turn.facts)?;
     }
@@ -80,6 +83,7 @@ fn begin(
     if let VolumeChange::SetReadOnly { read_only, .. } = change {
         facts.origins[origin].read_only = read_only;
     }
+    let sets_shares = matches!(change, VolumeChange::SetShares { .. });
     if let Some(record) = facts.superblock.origin_mut(id) {
         match change {
             VolumeChange::Rename { name, .. } => record.name = name,
@@ -88,6 +92,9 @@ fn begin(
             VolumeChange::SetOriginPath { origin_path, .. } => record.origin_path = origin_path,
             VolumeChange::Add(_) | VolumeChange::Grow { .. } | VolumeChange::Remove { .. } => {}
         }
+    }
+    if sets_shares {
+        facts.take_limits();
     }
     coordinator.persist.tell(Told::Volume { ticket, origin: id });
     Ok(())
@@ -333,9 +340,11 @@ fn begin_volume(
     if let Some(place) = reused {
         let base = facts.origins[place].base;
         facts.origins[place] = Origin::new(&record, base, volume.block_bytes, Stage::Coming);
+        facts.take_limits();
         return coordinator.persist.tell(Told::Volume { ticket, origin: id });
     }
     facts.origins.push(Origin::new(&record, base, volume.block_bytes, Stage::Coming));
+    facts.take_limits();
     turn.delta.add_origin(turn.facts.options.destage, turn.now);
     coordinator.add_origin(turn.now);
     lanes.send_all(|| Down::AddOrigin, &mut turn.cx());

@@ -150,6 +150,11 @@ pub enum VolumeError {
         /// How many.
         blocks: u64,
     },
+    /// The volume's own dirty limit has no room for a request.
+    DirtyLimitTooLow {
+        /// The least that has.
+        least_bytes: u64,
+    },
     /// The cache has format version 1.
     NeedsVersion2,
     /// Another change of this volume is under way.
@@ -200,6 +205,10 @@ impl fmt::Display for VolumeError {
             Self::Dirty { blocks } => write!(
                 f,
                 "the volume has {blocks} dirty blocks, which its origin lacks; destage them first, or say that they are to be given up"
+            ),
+            Self::DirtyLimitTooLow { least_bytes } => write!(
+                f,
+                "a dirty limit of a volume's own is at least {least_bytes} bytes, so that the longest request fits; say more, or none"
             ),
             Self::NeedsVersion2 => write!(
                 f,

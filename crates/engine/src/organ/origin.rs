@@ -5,11 +5,12 @@
 use core::ops::Range;
 
 use crate::fact::types::{BLOCK_BYTES, Mode, OriginId, SECTOR_BYTES, Time};
-use crate::format::OriginRecord;
+use crate::format::{OriginRecord, Shares};
 use crate::organ::congestion::OriginGauge;
 use crate::organ::cuts::Cuts;
 use crate::organ::flush::OriginFlush;
 use crate::organ::index::Flat;
+use crate::organ::piece::PIECE_BLOCKS_MAX;
 use crate::organ::sum::Sum;
 
 /// The life of a volume in this engine.
@@ -44,6 +45,10 @@ pub(crate) struct Origin {
     /// Clients may not write.
     pub(crate) read_only: bool,
     pub(crate) stage: Stage,
+    /// The most blocks of it that may be dirty: the limit of the cache, or a lower one of its own.
+    pub(crate) dirty_limit: u64,
+    /// How long its data may stay dirty.
+    pub(crate) dirty_age_max_ns: u64,
 }
 
 impl Origin {
@@ -59,6 +64,8 @@ impl Origin {
             mode: record.mode,
             read_only: record.read_only,
             stage,
+            dirty_limit: u64::MAX,
+            dirty_age_max_ns: u64::MAX,
         };
         it.go_on_to(stage);
         it
@@ -74,6 +81,15 @@ impl Origin {
     pub(crate) fn grow_to(&mut self, size_bytes: u64) {
         (self.size_bytes, self.blocks) = (size_bytes, size_bytes.div_ceil(BLOCK_BYTES));
         self.go_on_to(self.stage);
+    }
+
+    /// Takes the limits of the cache, or those of its own: `dirty_limit` is at most that of the
+    /// cache, and at least the longest piece.
+    pub(crate) fn set_limits(&mut self, own: Shares, dirty_limit: u64, dirty_age_max_ns: u64) {
+        let blocks = (own.dirty_limit_bytes / BLOCK_BYTES).max(PIECE_BLOCKS_MAX);
+        self.dirty_limit = if own.dirty_limit_bytes == 0 { dirty_limit } else { blocks.min(dirty_limit) };
+        let own_ns = u64::from(own.dirty_age_ms) * 1_000_000;
+        self.dirty_age_max_ns = if own_ns == 0 { dirty_age_max_ns } else { own_ns };
     }
 
     /// Whether it is one of the volumes of this cache.

@@ -83,7 +83,8 @@ impl Rooms {
         } else {
             (self.held, self.unused + self.gone - self.kept.saturating_sub(own))
         };
-        Room { taken, limit: self.limit.saturating_sub(others) }
+        let room = Room { taken, limit: self.limit.saturating_sub(others) };
+        if cx.facts.any_own_limit { room.or_tighter(Room::own(origin, cx)) } else { room }
     }
 }
 
@@ -91,9 +92,20 @@ impl Room {
     /// The room of one origin's writers.
     pub(crate) fn of(origin: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Self {
         match cx.delta.origins.as_slice() {
-            [only] => Self { taken: only.held(), limit: cx.facts.dirty_limit },
+            [only] => Self { taken: only.held(), limit: cx.facts.limit_alone },
             _ => Rooms::new(destage, cx).of(origin, destage, cx),
         }
+    }
+
+    /// The room below the limit of an origin's own.
+    fn own(origin: usize, cx: &Cx<'_>) -> Self {
+        Self { taken: cx.delta.origins[origin].held(), limit: cx.facts.origins[origin].dirty_limit }
+    }
+
+    /// The tighter one of this room and another: that of which a larger part is taken.
+    fn or_tighter(self, other: Self) -> Self {
+        let part = |it: Self, of: Self| u128::from(it.taken) * u128::from(of.limit);
+        if part(other, self) > part(self, other) { other } else { self }
     }
 
     /// Whether so many blocks more are too many.

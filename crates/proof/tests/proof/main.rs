@@ -26,6 +26,7 @@ mod put_off;
 mod ram_front;
 mod recovery;
 mod refused;
+mod shares;
 mod sweep;
 mod torture;
 mod unproven;

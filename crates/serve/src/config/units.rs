@@ -22,6 +22,14 @@ pub enum UnitError {
     /// The text is not a budget of writes.
     #[error("`{0}` is no budget of writes a day; write a size (\"200 GiB\"), drive writes (\"0.5 DWPD\"), or \"none\"")]
     FlashBudget(String),
+    /// The text is no limit of a volume's own.
+    #[error(
+        "`{0}` is neither a share from 1% to 100%, nor a size, nor \"none\"; write \"10%\", \"20 GiB\" or \"none\""
+    )]
+    OwnPart(String),
+    /// The text is no dirty age of a volume's own.
+    #[error("`{0}` is neither a span of time from 1ms to 49days, nor \"none\"; write \"30s\", \"5min\" or \"none\"")]
+    OwnAge(String),
     /// The text is not a span of time.
     #[error("`{0}` is not a span of time; write a number and a unit, as in \"30s\", \"5min\" or \"1h\"")]
     Age(String),
@@ -45,6 +53,8 @@ macro_rules! as_text {
         }
     };
 }
+
+pub(super) use as_text;
 
 as_text!(DirtyLimit);
 as_text!(Age);

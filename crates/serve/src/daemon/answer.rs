@@ -55,8 +55,8 @@ impl Daemon {
                 new_mirror.add(cache, &device, force, reply.clone());
                 return None;
             }
-            Command::AddVolume { name, origin, mode, read_only } => {
-                let wanted = Wanted { name, origin, mode: mode.unwrap_or_default(), read_only };
+            Command::AddVolume { name, origin, mode, read_only, shares } => {
+                let wanted = Wanted { name, origin, mode: mode.unwrap_or_default(), read_only, shares };
                 self.volumes.order(Order::Add(wanted), Some(reply.clone()));
                 return None;
             }
@@ -75,6 +75,10 @@ impl Daemon {
             }
             Command::SetReadOnly { volume: name, read_only } => {
                 self.volumes.order(Order::SetReadOnly { name, read_only }, Some(reply.clone()));
+                return None;
+            }
+            Command::SetShares { volume: name, shares } => {
+                self.volumes.order(Order::SetShares { name, shares }, Some(reply.clone()));
                 return None;
             }
             Command::GrowVolume { volume: name } => {

@@ -9,11 +9,12 @@ use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use flashfront_device::real::Reactor;
+use flashfront_engine::format::Superblock;
 use flashfront_engine::{Engine, Options, Time};
 use mio::Poll;
 
 use super::changes::remember;
-use super::error::{ServeError, failed};
+use super::error::{OriginsError, ServeError, failed};
 use super::grown::AllGrown;
 use super::held::Held;
 use super::hooks::Hooks;
@@ -54,15 +55,18 @@ pub(super) fn begin(
         (superblock.clean, superblock.failed, superblock.epoch) = (false, false, superblock.epoch + 1);
         superblock.update += 1;
         superblock.pairing.member = superblock.pairing.lead;
+        let whole_cache = superblock.clone();
         let found = opened.volumes.iter().zip(&opened.origins);
         for (record, (volume, file)) in superblock.origins.iter_mut().zip(found) {
             record.mode = volume.mode.unwrap_or(record.mode);
             record.read_only = volume.read_only.unwrap_or(record.read_only);
+            record.shares = volume.shares().of(record.shares, &whole_cache);
             if superblock.table.is_some() {
                 record.origin_path = whole(file);
             }
             stale::record_mark(file, record);
         }
+        check_shares(&superblock)?;
         if superblock.origins != opened.superblock.origins {
             superblock.begin_table();
         }
@@ -134,4 +138,13 @@ fn begin_failed(members: &Members, path: PathBuf, source: io::Error) -> ServeErr
         Some((_, other)) => ServeError::HalfMissing { error: Box::new(error), other: other.path().to_owned() },
         None => error,
     }
+}
+
+/// Refuses limits of a volume's own that can't be kept.
+fn check_shares(superblock: &Superblock) -> Result<(), ServeError> {
+    for record in &superblock.origins {
+        Engine::check_shares(record.shares)
+            .map_err(|error| OriginsError::Shares { name: record.name.clone(), error })?;
+    }
+    Ok(())
 }

@@ -107,21 +107,23 @@ impl Running<'_> {
     fn check_volumes(&self, next: &Config, changes: &mut Changes) {
         for volume in &next.volumes {
             let name = volume.name.clone();
-            match (self.config.volumes.iter().find(|running| running.name == name), volume.read_only) {
-                (None, _) => {
-                    changes.told.push(format!("{name} is added"));
-                    let (origin, mode) = (volume.origin.clone(), volume.mode.unwrap_or_default());
-                    let read_only = volume.read_only.unwrap_or(false);
-                    changes.orders.push(Order::Add(Wanted { name, origin, mode, read_only }));
-                }
-                (Some(running), Some(read_only)) => {
-                    let records = &self.pump.engine().superblock().origins;
-                    if records.iter().any(|record| record.id == running.id && record.read_only != read_only) {
-                        changes.told.push(format!("{name} is {}", if read_only { "read-only" } else { "writable" }));
-                        changes.orders.push(Order::SetReadOnly { name, read_only });
-                    }
-                }
-                (Some(_), None) => {}
+            let Some(running) = self.config.volumes.iter().find(|running| running.name == name) else {
+                changes.told.push(format!("{name} is added"));
+                let (origin, mode, shares) = (volume.origin.clone(), volume.mode.unwrap_or_default(), volume.shares());
+                let read_only = volume.read_only.unwrap_or(false);
+                changes.orders.push(Order::Add(Wanted { name, origin, mode, read_only, shares }));
+                continue;
+            };
+            let superblock = self.pump.engine().superblock();
+            let Some(record) = superblock.origin(running.id) else { continue };
+            if let Some(read_only) = volume.read_only.filter(|read_only| *read_only != record.read_only) {
+                changes.told.push(format!("{name} is {}", if read_only { "read-only" } else { "writable" }));
+                changes.orders.push(Order::SetReadOnly { name: name.clone(), read_only });
+            }
+            let shares = volume.shares();
+            if shares.of(record.shares, superblock) != record.shares {
+                changes.told.push(format!("the limits of {name} are {shares}"));
+                changes.orders.push(Order::SetShares { name, shares });
             }
         }
         let unnamed = self.config.volumes.iter().filter(|it| next.volumes.iter().all(|other| other.name != it.name));

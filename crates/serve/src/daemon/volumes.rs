@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 
 use flashfront_device::real::{DeviceFile, is_uri};
-use flashfront_engine::{Control, Destage, DeviceId, DirtyOnRemove, Input, OriginId, VolumeChange, VolumeError};
+use flashfront_engine::format::Shares;
+use flashfront_engine::{
+    Control, Destage, DeviceId, DirtyOnRemove, Engine, Input, OriginId, VolumeChange, VolumeError,
+};
 
 use super::error::failed;
 use super::open::{listen_for, patient};
@@ -24,6 +27,7 @@ mod error;
 mod grow;
 mod open;
 pub(super) mod orders;
+mod shares;
 
 use error::VolumesError;
 use open::{Known, Opened};
@@ -58,6 +62,10 @@ impl Daemon {
                 }
                 Order::SetReadOnly { name, read_only } => {
                     let begun = self.begin_setting(&name, read_only, &reply);
+                    (name, begun)
+                }
+                Order::SetShares { name, shares } => {
+                    let begun = self.begin_sharing(&name, shares, &reply);
                     (name, begun)
                 }
                 Order::Grow { name } => {
@@ -120,10 +128,13 @@ impl Daemon {
         if superblock.table.is_none() {
             return Err(VolumesError::Engine { name: wanted.name, error: VolumeError::NeedsVersion2 });
         }
+        let shares = wanted.shares.of(Shares::default(), superblock);
+        Engine::check_shares(shares).map_err(|error| VolumesError::Engine { name: wanted.name.clone(), error })?;
         let known = Known {
             used: self.used(),
             state: self.config.state.clone(),
             uuid: superblock.uuid,
+            shares,
             timeout: self.config.timeout_of_origin(&Volume::new(&wanted.name, wanted.origin.clone())),
         };
         let opened = open::begin(&wanted, known, &self.stop)?;
@@ -256,6 +267,10 @@ impl Daemon {
                 self.set_read_only(id, read_only);
                 Ok(())
             }
+            What::SetShares { id, from, to } => {
+                self.shares_set(id, from, to);
+                Ok(())
+            }
             What::Grow { id, to_bytes, .. } => {
                 self.grown(id, to_bytes);
                 Ok(())
@@ -275,6 +290,7 @@ impl Daemon {
             What::Remove { id, .. }
             | What::Rename { id, .. }
             | What::SetReadOnly { id, .. }
+            | What::SetShares { id, .. }
             | What::Grow { id, .. } => *id,
         };
         let name = match &what {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use flashfront_device::real::{Access, DeviceFile, OpenError};
 use flashfront_engine::format::{Mirror, OriginRecord, PairingError, Shares, Superblock, Table, VOLUMES_MAX, choose};
-use flashfront_engine::{BLOCK_BYTES, DirtyOnRemove, Mode, OriginId, VolumeError};
+use flashfront_engine::{BLOCK_BYTES, DirtyOnRemove, Engine, Mode, OriginId, VolumeError};
 
 use super::detach::dirty_of;
 use super::format::absolute;
@@ -220,6 +220,7 @@ impl Volumes {
         if record.size_bytes == 0 {
             return Err(refuse(VolumeError::BadSize));
         }
+        Engine::check_shares(record.shares).map_err(refuse)?;
         stale::record(&origin, &mut record).map_err(read)?;
         let same = |it: &&OriginRecord| {
             let serial = origin.is_block_device() && !it.identity.is_empty() && it.identity == record.identity;
@@ -310,6 +311,9 @@ impl Volumes {
         let only_mode = options.read_only.is_none() && options.shares.is_none() && options.origin.is_none();
         if !only_mode && self.superblock.table.is_none() {
             return Err(self.refuse(name, VolumeError::NeedsVersion2));
+        }
+        if let Some(shares) = options.shares {
+            Engine::check_shares(shares).map_err(|error| self.refuse(name, error))?;
         }
         self.change(id, |record| {
             record.mode = options.mode.unwrap_or(record.mode);

@@ -90,6 +90,12 @@ pub struct VolumeReport {
     /// The largest part of the cache that it may have; 0: all of it.
     #[serde(default)]
     pub share_max_bytes: u64,
+    /// The most of its data that may be dirty; 0: what the cache allows.
+    #[serde(default)]
+    pub dirty_limit_bytes: u64,
+    /// How long its data may stay dirty, in milliseconds; 0: as long as the cache allows.
+    #[serde(default)]
+    pub dirty_age_ms: u32,
     /// Its clients now; users of a block device are not known.
     #[serde(default)]
     pub clients: u64,
@@ -238,6 +244,8 @@ impl VolumeReport {
             read_only,
             share_min_bytes: shares.min_bytes,
             share_max_bytes: shares.max_bytes,
+            dirty_limit_bytes: shares.dirty_limit_bytes,
+            dirty_age_ms: shares.dirty_age_ms,
             clients,
             removing,
             mode: origin.mode.name().to_owned(),

@@ -218,8 +218,9 @@ impl Batches {
         self.runs + (self.written.len() as u32) < batch && self.written_blocks < blocks
     }
 
-    pub(super) fn aged(&self, cx: &Cx<'_>) -> bool {
-        cx.now.since_ns(self.sweep_began) >= cx.facts.options.dirty_age_max_ns / 2
+    /// Whether dirty data of its origin, which may stay dirty for that long, is near that age.
+    pub(super) const fn aged(&self, age_max_ns: u64, now: Time) -> bool {
+        now.since_ns(self.sweep_began) >= age_max_ns / 2
     }
 
     pub(super) fn flushed(&mut self, runs: u32, blocks: u64, free_ns: u64, now: Time) {

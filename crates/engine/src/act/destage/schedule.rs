@@ -185,7 +185,7 @@ impl Destager {
         // An origin without dirty blocks takes no part (test:
         // `volumes_that_went_leave_destage_its_batches`).
         let at_work = cx.delta.origins.iter().filter(|it| it.dirty.get() > 0).count();
-        let blocks = BATCH_BLOCKS_MAX.min((cx.facts.dirty_limit / 8 / at_work.max(1) as u64).max(1));
+        let shared = BATCH_BLOCKS_MAX.min((cx.facts.dirty_limit / 8 / at_work.max(1) as u64).max(1));
         for nth in 0..origins {
             let origin = (self.turn + nth) % origins;
             if cx.delta.origins[origin].dirty.get() == 0 {
@@ -200,6 +200,7 @@ impl Destager {
                 self.origins[origin].refusals.try_soon();
             }
             let pace = self.pace(origin, lanes, requests, rooms.of(origin, self, cx), starved, cx);
+            let blocks = shared.min((cx.facts.origins[origin].dirty_limit / 8).max(1));
             self.step_of(origin, pace, blocks, lanes, router, cx);
         }
     }
@@ -268,7 +269,7 @@ impl Destager {
         let recent = |since: Time| cx.now.since_ns(since) < IDLE_AFTER_NS;
         // What a FLUSH has covered should be on the origin soon, where that is the point.
         let behind = is_ordered(cx) && it.cuts.is_behind();
-        let aged = batches.aged(cx) || behind;
+        let aged = batches.aged(facts.dirty_age_max_ns, cx.now) || behind;
         pace(View {
             // Destage is at full speed where this origin's writers have to stop.
             dirty: room.taken,
@@ -316,7 +317,8 @@ impl Destager {
             let pause = pause.saturating_sub(batches.last_put_off_ns);
             let resume = batches.batch_ended.map_or(cx.now, |when| when.plus_ns(pause));
             if batches.flushing > 0 || cx.now < resume {
-                let gap = cx.delta.cache_reads.until(batches.aged(cx), cx.now).filter(|_| pace.patient);
+                let aged = batches.aged(cx.facts.origins[origin].dirty_age_max_ns, cx.now);
+                let gap = cx.delta.cache_reads.until(aged, cx.now).filter(|_| pace.patient);
                 batches.resume_at = (batches.flushing == 0).then_some(gap.map_or(resume, |gap| gap.min(resume)));
                 if !pace.patient {
                     return;

@@ -2,10 +2,11 @@
 //! What speaks against a new volume, or a new name.
 
 use super::state::Volumes;
-use crate::fact::types::{OriginId, SECTOR_BYTES};
+use crate::fact::types::{BLOCK_BYTES, OriginId, SECTOR_BYTES};
 use crate::fact::volume::{NewVolume, VolumeError};
 use crate::facts::Facts;
-use crate::format::IDS_END;
+use crate::format::{IDS_END, Shares};
+use crate::organ::piece::PIECE_BLOCKS_MAX;
 
 /// Numbers of flushes of origins are below [`crate::coordinator::CACHE_FLUSH`].
 const PLACES_MAX: usize = 1 << 16;
@@ -30,8 +31,18 @@ pub(super) fn check_name(
     Ok(())
 }
 
+/// Says what speaks against limits of a volume's own.
+pub(crate) const fn check_shares(shares: Shares) -> Result<(), VolumeError> {
+    let least_bytes = PIECE_BLOCKS_MAX * BLOCK_BYTES;
+    if shares.dirty_limit_bytes > 0 && shares.dirty_limit_bytes < least_bytes {
+        return Err(VolumeError::DirtyLimitTooLow { least_bytes });
+    }
+    Ok(())
+}
+
 pub(super) fn check_new(volumes: &Volumes, volume: &NewVolume, facts: &Facts) -> Result<(), VolumeError> {
     check_name(volumes, &volume.name, None, facts)?;
+    check_shares(volume.shares)?;
     if volume.size_bytes == 0 || !volume.size_bytes.is_multiple_of(SECTOR_BYTES) {
         return Err(VolumeError::BadSize);
     }

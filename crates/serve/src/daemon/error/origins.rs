@@ -4,8 +4,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use flashfront_engine::BLOCK_BYTES;
 use flashfront_engine::format::ORIGINS_MAX;
+use flashfront_engine::{BLOCK_BYTES, VolumeError};
 
 use crate::config::Size;
 use crate::report::counted;
@@ -48,6 +48,14 @@ pub enum OriginsError {
         name: String,
         /// The volumes of the cache.
         known: String,
+    },
+    /// The configuration gives a volume limits that can't be kept.
+    #[error("volume `{name}`: {error}")]
+    Shares {
+        /// The volume.
+        name: String,
+        /// Why not.
+        error: VolumeError,
     },
     /// Another host has a volume in an object store open.
     #[error(

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use flashfront_device::real::{Access, DeviceFile, OpenBy, Storage, watched};
 use flashfront_engine::NewVolume;
-use flashfront_engine::format::OriginRecord;
+use flashfront_engine::format::{OriginRecord, Shares};
 
 use super::super::members;
 use super::super::stop::StopHandle;
@@ -26,6 +26,8 @@ pub(super) struct Known {
     pub(super) used: Vec<(Arc<DeviceFile>, Option<String>)>,
     pub(super) state: Option<PathBuf>,
     pub(super) uuid: [u8; 16],
+    /// The limits of the volume.
+    pub(super) shares: Shares,
     /// How long the device may take to answer.
     pub(super) timeout: Option<Duration>,
 }
@@ -85,6 +87,7 @@ fn open(wanted: &Wanted, known: &Known) -> Result<Opened, VolumesError> {
         block_bytes: file.geometry().logical_block_bytes,
         mode: wanted.mode,
         read_only: wanted.read_only,
+        shares: known.shares,
         fingerprint: record.fingerprint,
         changed_ns: record.changed_ns,
         ..NewVolume::default()

@@ -8,11 +8,12 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use flashfront_device::Device;
 use flashfront_device::real::DeviceFile;
+use flashfront_engine::format::Shares;
 use flashfront_engine::{DirtyOnRemove, Mode, OriginId};
 
 use super::error::VolumesError;
 use super::open::Opened;
-use crate::config::Volume;
+use crate::config::{SharesAsked, Volume};
 use crate::control::Response;
 use crate::frontend::{Export, Frontend};
 
@@ -23,6 +24,7 @@ pub(in crate::daemon) struct Wanted {
     pub(in crate::daemon) origin: PathBuf,
     pub(in crate::daemon) mode: Mode,
     pub(in crate::daemon) read_only: bool,
+    pub(in crate::daemon) shares: SharesAsked,
 }
 
 /// The channel for the answer; none: only the log tells it.
@@ -35,6 +37,7 @@ pub(in crate::daemon) enum Order {
     Remove { name: String, dirty: DirtyOnRemove, disconnect: bool },
     Rename { name: String, to: String },
     SetReadOnly { name: String, read_only: bool },
+    SetShares { name: String, shares: SharesAsked },
     Grow { name: String },
 }
 
@@ -66,6 +69,7 @@ pub(super) enum What {
     Remove { id: OriginId, export: Option<Export> },
     Rename { id: OriginId, to: String },
     SetReadOnly { id: OriginId, read_only: bool },
+    SetShares { id: OriginId, from: Shares, to: Shares },
     Grow { id: OriginId, from_bytes: u64, to_bytes: u64 },
 }
 
@@ -104,7 +108,11 @@ impl Volumes {
     pub(in crate::daemon) fn leaving(&self) -> Option<OriginId> {
         match self.asked.as_ref()?.what {
             What::Remove { id, .. } => Some(id),
-            What::Add(_) | What::Rename { .. } | What::SetReadOnly { .. } | What::Grow { .. } => None,
+            What::Add(_)
+            | What::Rename { .. }
+            | What::SetReadOnly { .. }
+            | What::SetShares { .. }
+            | What::Grow { .. } => None,
         }
     }
 

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Volumes with limits of their own: by commands, by the configuration file, and while no daemon
+//! runs.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::harness::{Daemon, MIB, Volume, flashfront, must};
+use crate::volumes::{connect_to, fill, json, refused};
+
+/// What the status has of a volume.
+fn of(volume: &Volume, name: &str) -> Value {
+    let status = volume.status();
+    let volumes = status["volumes"].as_array().expect("a list");
+    volumes.iter().find(|it| it["name"] == name).expect("it is there").clone()
+}
+
+/// The dirty limit in bytes, and the dirty age in milliseconds.
+fn limits(volume: &Volume, name: &str) -> (u64, u64) {
+    let it = of(volume, name);
+    let number = |key: &str| it[key].as_u64().expect("a number");
+    (number("dirty_limit_bytes"), number("dirty_age_ms"))
+}
+
+#[test]
+fn a_volume_has_limits_of_its_own() {
+    let mut volume = Volume::served(64, 64, "writeback");
+    let origin = volume.place.sparse("second.img", 64 * MIB);
+    let add = ["--name", "home", "--dirty-age", "30s", "--dirty-limit"];
+    refused(&volume, &[&["add", "--origin", "/dev/null"][..], &add, &["1 MiB"]].concat(), "is at least 1052672 bytes");
+    must(volume.ask_two(["volume", "add"]).args(add).arg("2 MiB").arg("--origin").arg(&origin));
+    assert_eq!(limits(&volume, "home"), (2 * MIB, 30_000));
+    assert_eq!(limits(&volume, "data"), (0, 0));
+    let text = must(volume.ask_two(["volume", "show"]).arg("home"));
+    assert!(text.contains("limits      dirty limit 2 MiB, dirty age 30s"), "{text}");
+    refused(&volume, &["set", "home", "--dirty-limit", "1 MiB"], "so that the longest request fits");
+    refused(&volume, &["set", "hone", "--dirty-limit", "2 MiB"], "no volume `hone`");
+
+    // 8 MiB are written.
+    let mut client = connect_to(&volume, "home");
+    fill(&mut client, 1);
+    let dirty = of(&volume, "home")["blocks_dirty"].as_u64().expect("a number");
+    assert!(dirty <= 512, "{dirty} blocks are dirty");
+    drop(client);
+    let done = json(&must(volume.ask_two(["volume", "set"]).args(["home", "--dirty-limit", "none", "--json"])));
+    assert_eq!((&done["done"], limits(&volume, "home")), (&Value::from(true), (0, 30_000)));
+    must(volume.ask_two(["volume", "set"]).args(["data", "--dirty-limit", "3 MiB"]));
+    assert!(volume.stderr().contains("limits of its own from none to dirty limit 3 MiB"), "{}", volume.stderr());
+    volume.kill9();
+    volume.start_several();
+    assert_eq!((limits(&volume, "data"), limits(&volume, "home")), ((3 * MIB, 0), (0, 30_000)));
+    volume.drain();
+    volume.stop();
+    let set =
+        |more: &[&str]| must(flashfront().args(["volume", "set", "data", "--cache"]).arg(&volume.cache).args(more));
+    set(&["--dirty-age", "1min"]);
+    volume.start_several();
+    assert_eq!(limits(&volume, "data"), (3 * MIB, 60_000));
+    volume.stop();
+}
+
+/// A key that is there is set at each start and by SIGHUP; a key that is not there changes nothing.
+#[test]
+fn limits_of_volumes_come_from_the_file() {
+    let volume = Volume::new(64, 64);
+    must(&mut volume.format());
+    let file = volume.place.file("config.toml");
+    let write = |limits: &str| {
+        let (cache, control, state) = (&volume.cache, &volume.control, volume.place.file("state"));
+        let nbd = format!("unix:{}", volume.socket.display());
+        let text = format!(
+            "cache = {cache:?}\ncontrol = {control:?}\nstate = {state:?}\n[[listen]]\nnbd = {nbd:?}\n[[volume]]\nname = \"data\"\norigin = {:?}\n{limits}",
+            volume.origin
+        );
+        std::fs::write(&file, text).expect("the folder is ours");
+    };
+    let spawn = || {
+        let daemon = Daemon::spawn(flashfront().arg("serve").arg("--config").arg(&file), &volume.log);
+        daemon.ready();
+        daemon
+    };
+    write("dirty_limit = \"2 MiB\"\n");
+    let daemon = spawn();
+    assert_eq!(limits(&volume, "data"), (2 * MIB, 0));
+    write("dirty_age = \"10s\"\n");
+    daemon.signal(Signal::HUP);
+    daemon.says("volume data: set by the operator: limits of its own");
+    assert_eq!(limits(&volume, "data"), (2 * MIB, 10_000));
+    write("dirty_limit = \"64 KiB\"\n");
+    daemon.signal(Signal::HUP);
+    daemon.says("volume data: not changed");
+    assert_eq!(limits(&volume, "data"), (2 * MIB, 10_000));
+    daemon.stop();
+    let refused = crate::harness::output(flashfront().arg("serve").arg("--config").arg(&file));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("volume `data`: a dirty limit of a volume's own is at least"), "{said}");
+    write("dirty_limit = \"none\"\n");
+    let daemon = spawn();
+    assert_eq!(limits(&volume, "data"), (0, 10_000));
+    daemon.stop();
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an operator says of a volume's part of the cache, and of its limits.
+//!
+//! The table of volumes holds bytes. A share of the cache becomes bytes when it is said, so that it
+//! stays what it was if the cache grows.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use flashfront_engine::BLOCK_BYTES;
+use flashfront_engine::format::{Shares, Superblock};
+use serde::{Deserialize, Serialize};
+
+use super::units::as_text;
+use super::{Age, DirtyLimit, UnitError};
+
+/// A limit of a volume's own: a share of the cache, a size, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OwnPart(pub Option<DirtyLimit>);
+
+/// A span of time of a volume's own, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OwnAge(pub Option<Age>);
+
+as_text!(OwnPart);
+as_text!(OwnAge);
+
+/// The word for a limit that a volume does not have.
+const NONE: &str = "none";
+
+impl FromStr for OwnPart {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        if text.trim() == NONE {
+            return Ok(Self(None));
+        }
+        text.parse().map(|part| Self(Some(part))).map_err(|_| UnitError::OwnPart(text.to_owned()))
+    }
+}
+
+impl FromStr for OwnAge {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        if text.trim() == NONE {
+            return Ok(Self(None));
+        }
+        // The table of volumes has room for so many milliseconds.
+        let fits = |age: &Age| (1..=u128::from(u32::MAX)).contains(&age.0.as_millis());
+        let age = text.parse().ok().filter(fits).ok_or_else(|| UnitError::OwnAge(text.to_owned()))?;
+        Ok(Self(Some(age)))
+    }
+}
+
+impl fmt::Display for OwnPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(part) => part.fmt(f),
+            None => f.write_str(NONE),
+        }
+    }
+}
+
+impl fmt::Display for OwnAge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(age) => age.fmt(f),
+            None => f.write_str(NONE),
+        }
+    }
+}
+
+impl OwnPart {
+    /// The bytes in a cache of so many blocks; 0 stands for no limit.
+    fn bytes(self, capacity: u64) -> u64 {
+        self.0.map_or(0, |part| part.blocks(capacity) * BLOCK_BYTES)
+    }
+}
+
+/// What is said of a volume's limits; what is not said stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharesAsked {
+    /// The most of its data that may be dirty.
+    #[serde(default)]
+    pub dirty_limit: Option<OwnPart>,
+    /// How long its data may stay dirty.
+    #[serde(default)]
+    pub dirty_age: Option<OwnAge>,
+}
+
+impl SharesAsked {
+    /// Whether anything is said.
+    #[must_use]
+    pub fn is_some(&self) -> bool {
+        *self != Self::default()
+    }
+
+    /// The limits of a volume that has these now, in the cache of that superblock.
+    #[must_use]
+    pub fn of(self, now: Shares, superblock: &Superblock) -> Shares {
+        let slots = u64::from(superblock.segments_per_lane) * u64::from(superblock.segment_blocks);
+        let bytes = |part: OwnPart| part.bytes(u64::from(superblock.lanes) * slots);
+        let ms = |age: OwnAge| age.0.map_or(0, |age| u32::try_from(age.0.as_millis()).unwrap_or(u32::MAX));
+        Shares {
+            dirty_limit_bytes: self.dirty_limit.map_or(now.dirty_limit_bytes, bytes),
+            dirty_age_ms: self.dirty_age.map_or(now.dirty_age_ms, ms),
+            ..now
+        }
+    }
+}
+
+impl fmt::Display for SharesAsked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said = [
+            self.dirty_limit.map(|part| ["dirty limit", &part.to_string()].join(" ")),
+            self.dirty_age.map(|age| ["dirty age", &age.to_string()].join(" ")),
+        ];
+        f.write_str(&said.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// The limits that a volume has, for the log and for people. `None`: it has none of its own.
+#[must_use]
+pub fn told(shares: Shares) -> Option<String> {
+    let size = |bytes: u64| Some(OwnPart(Some(DirtyLimit::Size(super::Size(bytes))))).filter(|_| bytes > 0);
+    let age = Duration::from_millis(shares.dirty_age_ms.into());
+    let asked = SharesAsked {
+        dirty_limit: size(shares.dirty_limit_bytes),
+        dirty_age: Some(OwnAge(Some(Age(age)))).filter(|_| !age.is_zero()),
+    };
+    asked.is_some().then(|| asked.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::offline::superblock_in_ram;
+
+    #[test]
+    fn what_is_printed_is_read_and_what_makes_no_sense_is_refused() {
+        for text in ["none", "50%", "20 GiB"] {
+            assert_eq!(text.parse::<OwnPart>().unwrap().to_string().parse(), text.parse::<OwnPart>());
+        }
+        for text in ["none", "30s", "1h"] {
+            assert_eq!(text.parse::<OwnAge>().unwrap().to_string(), text);
+        }
+        for text in ["", "0%", "101%", "nothing", "-1"] {
+            assert_eq!(text.parse::<OwnPart>(), Err(UnitError::OwnPart(text.to_owned())));
+        }
+        for text in ["", "0s", "90days", "soon"] {
+            assert_eq!(text.parse::<OwnAge>(), Err(UnitError::OwnAge(text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn what_is_not_said_stays() {
+        let superblock = superblock_in_ram(64 << 20, Vec::new()).unwrap();
+        let said = |text: &str| SharesAsked { dirty_limit: Some(text.parse().unwrap()), ..SharesAsked::default() };
+        let now = Shares { dirty_age_ms: 7, dirty_limit_bytes: 9, weight: 1, ..Shares::default() };
+        assert_eq!(SharesAsked::default().of(now, &superblock), now);
+        assert_eq!(said("none").of(now, &superblock), Shares { dirty_limit_bytes: 0, ..now });
+        let half = said("50%").of(now, &superblock).dirty_limit_bytes;
+        let all = said("100%").of(now, &superblock).dirty_limit_bytes;
+        assert_eq!(half, all / 2 / 4096 * 4096);
+        assert_eq!(told(Shares { dirty_limit_bytes: 0, ..now }).unwrap(), "dirty age 7ms");
+        assert_eq!(told(Shares::default()), None);
+    }
+}
