@@ -90,7 +90,6 @@ fn open(wanted: &Wanted, known: &Known) -> Result<Opened, VolumesError> {
         shares: known.shares,
         fingerprint: record.fingerprint,
         changed_ns: record.changed_ns,
-        ..NewVolume::default()
     };
     Ok(Opened { file, volume })
 }
