@@ -183,7 +183,7 @@ impl Former {
     ) -> Result<Cow<'a, [u8]>, String> {
         let bytes = (sectors * SECTOR_BYTES) as usize;
         let wrong_length = || format!("the extent at sector {start} has another length than {bytes} bytes");
-        // Else whoever can write the bucket could put content of their own in place of ours.
+        // Plain extents are refused: somebody who can write the bucket could put them there.
         let not_encrypted = || format!("the extent at sector {start} is not encrypted, and this volume is");
         if self.form.key.is_some() && (!is_framed || stored.first().is_none_or(|flags| flags & ENCRYPTED == 0)) {
             return Err(not_encrypted());

@@ -129,7 +129,7 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
             }
             Ok(Life::Ended(ended)) => return Ok(ended),
             Ok(Life::GivesAway(mut handing, closed)) => {
-                let parcel = handing.parcel_mut();
+                let parcel = &mut handing.parcel;
                 parcel.state.front = front.as_ref().and_then(|front| parcel.put(front).ok());
                 let takes_over = |pid| hooks.successor.iter().for_each(|successor| successor(pid));
                 match handing.give(closed, takes_over) {

@@ -335,7 +335,7 @@ fn a_daemon_that_is_killed_while_it_hands_over_loses_nothing() {
             }
             None => lost += 1,
         }
-        // It is dead already.
+        // The daemon is dead already: this waits for its process.
         volume.kill9();
         volume.start();
         for record in &records {

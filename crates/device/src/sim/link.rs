@@ -226,7 +226,7 @@ impl Device for Link {
     fn submit(&mut self, now: Time, io: DeviceIo, arena: &mut Arena) {
         let memory = io.span.map(|span| arena.grip(span));
         self.work(now, arena);
-        // Who waits for its device may give up, and the memory is somebody else's then.
+        // A caller may give up an I/O that waits for its server, and use the memory again.
         let again = self.away.is_some() || !self.todo.is_empty();
         self.todo.push_back(Waiting { io, memory, again });
         self.work(now, arena);

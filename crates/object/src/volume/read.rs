@@ -67,7 +67,7 @@ fn copy_from_ram(state: &State, piece: &Piece, extent: &Extent, reading: &mut Re
     };
     let is_framed = state.table.get(extent.object).is_framed();
     let place = (piece.stored_start(extent), extent.whole());
-    // Else it is asked for, and told to be damaged.
+    // An extent that does not decode is read from the store, and that read reports the damage.
     let Ok(content) = state.former.content(is_framed, place, stored) else { return false };
     put(piece, extent, &content, reading);
     true

@@ -35,9 +35,10 @@ pub struct Server {
     stop: Arc<Waker>,
     clients: Arc<Clients>,
     thread: Option<JoinHandle<()>>,
-    file: SocketFile,
-    /// A copy of the listening socket, for another program that takes over.
+    /// A copy of the listening socket, for another program that takes over. Dropped before the
+    /// file, which stays while anybody listens.
     listener: UnixListener,
+    file: SocketFile,
 }
 
 impl Server {

@@ -96,7 +96,7 @@ impl Daemon {
                 self.order_drain(start);
                 Response::Done
             }
-            // It comes by a way of its own.
+            // The control socket passes upgrades on by itself (`Caller::upgrade`).
             Command::Upgrade { .. } => {
                 Response::Error { message: "an upgrade is asked for over the control socket".to_owned() }
             }

@@ -7,13 +7,13 @@ use super::error::ServeError;
 use super::open::unknown_policy;
 use crate::config::{Config, Listener};
 use crate::frontend::nbd::Tls;
-use crate::upgrade::{HAND_OVER, Offer};
+use crate::upgrade::{HAND_OVER, Offer, version};
 
 /// What a daemon with this configuration offers.
 pub(super) fn offer(config: &Config, format: Option<u32>) -> Offer {
     Offer {
         hand_over: HAND_OVER,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: version(),
         format,
         cache: config.cache.clone(),
         control: config.control.clone(),

@@ -14,7 +14,7 @@ use flashfront_engine::{Control, Input, MirrorStatus};
 use super::judge::offer;
 use super::upgrading::{HOLD_MAX, Handing, Upgrading, refuse};
 use super::{Daemon, limit};
-use crate::upgrade::{Parcel, Successor, UpgradeOrder, program, shared_clock_ns};
+use crate::upgrade::{Parcel, Successor, UpgradeOrder, program, shared_clock_ns, version};
 
 impl Daemon {
     /// Takes the next step of an upgrade.
@@ -153,7 +153,7 @@ impl Daemon {
     /// Puts everything into the parcel.
     fn fill(&mut self, parcel: &mut Parcel, held_ns: u64) -> std::io::Result<()> {
         let status = self.pump.engine().status();
-        parcel.state.version = env!("CARGO_PKG_VERSION").to_owned();
+        parcel.state.version = version();
         parcel.state.held_ns = held_ns;
         let bypass = self.sequential_bypass;
         parcel.state.sequential_bypass = (bypass != self.config.policy.sequential_bypass).then_some(bypass.0);

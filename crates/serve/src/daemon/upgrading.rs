@@ -131,10 +131,6 @@ impl Handing {
         };
         Given::Back { parcel, operator, why }
     }
-
-    pub(super) fn parcel_mut(&mut self) -> &mut Parcel {
-        &mut self.parcel
-    }
 }
 
 impl Upgrading {

@@ -29,7 +29,7 @@ pub struct Upgraded {
 }
 
 /// The version of this program.
-pub(super) fn version() -> String {
+pub(crate) fn version() -> String {
     env!("CARGO_PKG_VERSION").to_owned()
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The new program, as the daemon that it takes over from sees it.
 //!
-//! It is a child of the daemon. Until [`Successor::give`] says `Go` it touches no client. It is
-//! killed if it fails or hangs. Then its locks are free, and the daemon opens its cache again.
+//! The new program is a child of the daemon, and touches no client until [`Successor::give`] says
+//! `Go`. The daemon kills a new program that fails or hangs. Then the locks of that program are
+//! free, and the daemon opens its cache again.
 
 use std::io;
 use std::os::fd::OwnedFd;
