@@ -55,6 +55,14 @@ pub enum Error {
         /// Which object, and what is wrong.
         what: String,
     },
+    /// Another version of this program wrote the volume.
+    #[error("{url}: {what}; use the version that wrote it, or a newer one")]
+    Foreign {
+        /// The volume.
+        url: String,
+        /// Which object, and what it has.
+        what: String,
+    },
     /// Somebody else writes the volume.
     #[error("{url}: another writer has opened the volume ({by}), so this one has stopped; nothing is written any more")]
     Fenced {
@@ -146,6 +154,7 @@ impl Error {
         let url = url.to_owned();
         match fault {
             OpenFault::NoVolume => Self::NoVolume { url },
+            fault @ OpenFault::Foreign { .. } => Self::Foreign { url, what: fault.to_string() },
             fault => Self::Damaged { url, what: fault.to_string() },
         }
     }

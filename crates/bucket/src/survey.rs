@@ -62,7 +62,7 @@ pub fn survey(place: &Place, data: bool, mut progress: impl FnMut(u64, u64)) -> 
     for snapshot in snapshots {
         match Session::open(place, Mode::ReadAt(snapshot.manifest), Options::default()) {
             Ok(session) => states.push((Some(snapshot.name), session.into_volume())),
-            Err(error @ (Error::Damaged { .. } | Error::NoVolume { .. })) => {
+            Err(error @ (Error::Damaged { .. } | Error::Foreign { .. } | Error::NoVolume { .. })) => {
                 let name = place.name(Name::Manifest(snapshot.manifest));
                 survey.damage.push(Damage { name, what: error.to_string(), snapshot: Some(snapshot.name) });
             }

@@ -137,6 +137,14 @@ pub enum OpenFault {
         /// What is wrong.
         what: String,
     },
+    /// A manifest has what this version does not know.
+    #[error("{name} has {what}, which this version of Flashfront does not know")]
+    Foreign {
+        /// The manifest.
+        name: Name,
+        /// What it has.
+        what: String,
+    },
 }
 
 impl Effect {

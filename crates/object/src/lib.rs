@@ -32,7 +32,7 @@ pub use batch::{EXTENT_SECTORS_MAX, Head, Record};
 pub use canary::{Canary, plant};
 pub use effect::{Answer, Effect, Fault, OpenFault, Ticket, Token, Told, Trouble};
 pub use form::{Form, Keys};
-pub use manifest::{Manifest, Snapshot, TailEntry};
+pub use manifest::{Manifest, ManifestFault, Snapshot, TailEntry};
 pub use mode::{Mode, Writer};
 pub use name::{Key, Name, Stamp};
 pub use opening::Opening;

@@ -5,9 +5,12 @@ use crate::form::Form;
 use crate::name::Stamp;
 use crate::wire::{Put, Take, is_sealed};
 
-const MAGIC: &[u8; 8] = b"FFMANI01";
+/// All versions begin so, with two digits behind, and have length and checksum at these places.
+const KIND: &[u8; 6] = b"FFMANI";
+const VERSION: &[u8; 2] = b"01";
 const LENGTH_AT: usize = 8;
 const CRC_AT: usize = 12;
+const FLAGS_AT: usize = 60;
 const OPEN: u32 = 1;
 const COMPRESSED: u32 = 2;
 const ENCRYPTED: u32 = 4;
@@ -50,6 +53,16 @@ pub struct Snapshot {
     pub manifest: u64,
     /// The wish that took it.
     pub wish: u64,
+}
+
+/// Why a manifest can't be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ManifestFault {
+    /// Torn, or harmed: what is wrong. Such a manifest is nobody's, and its number is used up.
+    Torn(String),
+    /// Whole, with something that this version of the program does not know. The manifest counts,
+    /// and must not be passed over.
+    Foreign(String),
 }
 
 /// A manifest.
@@ -121,7 +134,14 @@ impl Manifest {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut put = Put::default();
-        put.bytes(MAGIC).u32(0).u32(0).bytes(&self.volume).u64(self.number).u32(self.epoch).bytes(&self.writer);
+        put.bytes(KIND)
+            .bytes(VERSION)
+            .u32(0)
+            .u32(0)
+            .bytes(&self.volume)
+            .u64(self.number)
+            .u32(self.epoch)
+            .bytes(&self.writer);
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let form = flag(self.form.compressed, COMPRESSED) | flag(self.form.key.is_some(), ENCRYPTED);
         put.u32(flag(self.is_open, OPEN) | form);
@@ -150,26 +170,37 @@ impl Manifest {
     /// Reads it, and verifies it.
     ///
     /// # Errors
-    /// What is wrong: also what a torn one looks like.
-    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+    /// [`ManifestFault`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, ManifestFault> {
+        let torn = |what: String| Err(ManifestFault::Torn(what));
+        let foreign = |what: String| Err(ManifestFault::Foreign(what));
         let mut take = Take(bytes);
-        if take.bytes(8).is_none_or(|magic| magic != MAGIC) {
-            return Err("it does not begin as a manifest of version 1".to_owned());
+        if take.bytes(KIND.len()).is_none_or(|kind| kind != KIND) {
+            return torn("it does not begin as a manifest".to_owned());
         }
+        let version = take.bytes(VERSION.len()).unwrap_or_default();
         let len = take.u32().unwrap_or(0) as usize;
         if len != bytes.len() {
-            return Err(format!("it has {} bytes and says {len}", bytes.len()));
+            return torn(format!("it has {} bytes and says {len}", bytes.len()));
         }
         if !is_sealed(bytes, CRC_AT) {
-            return Err("its checksum is wrong".to_owned());
+            return torn("its checksum is wrong".to_owned());
+        }
+        // It is whole: whoever wrote it meant it so.
+        if version != VERSION {
+            return foreign(format!("format version {}", version.escape_ascii()));
+        }
+        match bytes.get(FLAGS_AT..FLAGS_AT + 4).and_then(|flags| Take(flags).u32()) {
+            Some(flags) if flags & !KNOWN != 0 => return foreign(format!("flags {:#x}", flags & !KNOWN)),
+            _ => {}
         }
         let _ = take.u32();
-        Self::fields(&mut take).ok_or_else(|| "its fields end too early".to_owned())
+        Self::fields(&mut take).map_or_else(|| foreign("other fields".to_owned()), Ok)
     }
 
     fn fields(take: &mut Take<'_>) -> Option<Self> {
         let (volume, number, epoch, writer) = (take.array()?, take.u64()?, take.u32()?, take.array()?);
-        let flags = take.u32().filter(|flags| flags & !KNOWN == 0)?;
+        let flags = take.u32()?;
         let is_open = flags & OPEN != 0;
         let (sectors, sequence, kept) = (take.u64()?, take.u64()?, take.u64()?);
         let (wishes, written, host) = (take.u64()?, take.u64()?, take.text()?);
@@ -232,10 +263,32 @@ mod tests {
         let bytes = one.encode();
         assert_eq!(Manifest::decode(&bytes), Ok(one));
         for at in 0..bytes.len() {
-            assert!(Manifest::decode(&bytes[..at]).is_err(), "cut at {at}");
+            let is_torn = |bytes: &[u8]| matches!(Manifest::decode(bytes), Err(ManifestFault::Torn(_)));
+            assert!(is_torn(&bytes[..at]), "cut at {at}");
             let mut harmed = bytes.clone();
             harmed[at] ^= 1;
-            assert!(Manifest::decode(&harmed).is_err(), "byte {at}");
+            assert!(is_torn(&harmed), "byte {at}");
         }
+    }
+
+    #[test]
+    fn a_whole_manifest_with_something_unknown_is_not_taken_for_a_torn_one() {
+        let bytes = Manifest::first([1; 16], [2; 16], 4096, 1_700_000_000, "a host").encode();
+        let changed = |at: usize, to: u8| {
+            let mut put = Put(bytes.clone());
+            put.0[at] = to;
+            put.0[CRC_AT..CRC_AT + 4].fill(0);
+            Manifest::decode(&put.seal(CRC_AT))
+        };
+        assert!(changed(FLAGS_AT, 0).is_ok(), "no flag is set");
+        let foreign = |what: &str| Err(ManifestFault::Foreign(what.to_owned()));
+        assert_eq!(changed(FLAGS_AT, 0x28), foreign("flags 0x28"));
+        assert_eq!(changed(7, b'2'), foreign("format version 02"));
+        let mut longer = Put(bytes.clone());
+        longer.u64(7);
+        let len = longer.0.len() as u32;
+        longer.0[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&len.to_le_bytes());
+        longer.0[CRC_AT..CRC_AT + 4].fill(0);
+        assert_eq!(Manifest::decode(&longer.seal(CRC_AT)), foreign("other fields"));
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::effect::{Answer, Effect, Fault, OpenFault, Token};
 use crate::loading::{Loaded, Loading};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, ManifestFault};
 use crate::mode::Mode;
 use crate::name::{Key, Name};
 use crate::options::Options;
@@ -148,13 +148,18 @@ impl Opening {
             Ok(Answer::Bytes(bytes)) => Some(Manifest::decode(&bytes)),
             _ => None,
         };
+        if let Some(Err(ManifestFault::Foreign(what))) = found {
+            return Some(Err(OpenFault::Foreign { name: Name::Manifest(self.at), what }));
+        }
         if let Mode::ReadAt(number) = self.mode {
             return match found {
                 Some(Ok(manifest)) => {
                     self.load(manifest, fx);
                     None
                 }
-                Some(Err(what)) => Some(Err(OpenFault::Damaged { name: Name::Manifest(number), what })),
+                Some(Err(ManifestFault::Torn(what) | ManifestFault::Foreign(what))) => {
+                    Some(Err(OpenFault::Damaged { name: Name::Manifest(number), what }))
+                }
                 None => Some(Err(OpenFault::NoManifest(number))),
             };
         }

@@ -8,7 +8,7 @@ use super::state::{For, Publishing, Stage, State, What};
 use super::{checkpoint, remove};
 use crate::canary::{Canary, planted};
 use crate::effect::{Answer, Effect, Fault, Told};
-use crate::manifest::{Manifest, TailEntry};
+use crate::manifest::{Manifest, ManifestFault, TailEntry};
 use crate::name::{Key, Name};
 
 /// Starts what may start.
@@ -109,8 +109,9 @@ pub(super) fn confirmed(state: &mut State, answer: Result<Answer, Fault>, fx: &m
             let host = if other.host.is_empty() { "an unknown host" } else { &other.host };
             state.fence(format!("{host}, epoch {}", other.epoch), fx);
         }
+        Err(ManifestFault::Foreign(what)) => state.fence(format!("another version, with {what}"), fx),
         // A torn one is nobody's. Its number is used up.
-        Err(_) => {
+        Err(ManifestFault::Torn(_)) => {
             let run = publishing.covers;
             state.next += 1;
             state.publishing = None;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two writers: the second takes over, and the first finds out at its next manifest.
 
-use flashfront_object::{Mode, Name, OpenFault, Trouble, WriteFault};
+use flashfront_object::{Manifest, Mode, Name, OpenFault, Trouble, WriteFault, Writer};
 
 use crate::store::Store;
 
@@ -38,6 +38,40 @@ fn a_torn_manifest_is_passed_over() {
     assert_eq!(volume.manifest().number, next + 1);
     let mut alone = store.open(Mode::Read).unwrap();
     assert_eq!(store.read(&mut alone, 0, 1), [2; 512]);
+}
+
+#[test]
+fn a_whole_manifest_of_a_newer_version_stops_who_finds_it() {
+    let mut store = Store::with_volume();
+    let mut fx = Vec::new();
+    let mut volume = store.writer(1);
+    volume.write(0, &[1; 512], &mut fx).unwrap();
+    store.flush(&mut volume).unwrap();
+    let next = Name::Manifest(volume.manifest().number + 1);
+    let newer = newer_version(volume.manifest());
+    store.objects.insert(next, newer.clone());
+    volume.write(0, &[2; 512], &mut fx).unwrap();
+    let fenced = store.flush(&mut volume);
+    assert!(matches!(&fenced, Err(Trouble::Fenced(by)) if by.contains("flags 0x80")), "{fenced:?}");
+    let what = "flags 0x80".to_owned();
+    let before = store.objects.clone();
+    let second = Writer { id: [2; 16], host: String::new(), now: 1 };
+    for mode in [Mode::Read, Mode::Write(second)] {
+        assert_eq!(store.open(mode).unwrap_err(), OpenFault::Foreign { name: next, what: what.clone() });
+    }
+    assert_eq!(store.objects, before, "nothing was written");
+}
+
+/// The next manifest, with a flag that nobody knows.
+fn newer_version(manifest: &Manifest) -> Vec<u8> {
+    let mut next = manifest.clone();
+    next.number += 1;
+    let mut bytes = next.encode();
+    bytes[60] |= 0x80;
+    bytes[12..16].fill(0);
+    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes) as u32;
+    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+    bytes
 }
 
 #[test]
