@@ -76,6 +76,10 @@ pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta, destager: &Dest
                 assert_eq!(segment.pins, 0, "lane {} segment {id} is free but being read", lane.id);
             }
         }
+        for (flat, slot, superseded) in lane.log.unsealed_blocks() {
+            let current = lane.store.get(flat).is_some_and(|found| found.slot == slot);
+            assert_eq!(superseded, !current, "lane {}: {flat:?} in slot {slot} of an open commit", lane.id);
+        }
         for (first, blocks) in &lane.run_ranges {
             let end = first.0 + u64::from(*blocks);
             assert!(lane.run_ranges.range(first..).nth(1).is_none_or(|(next, _)| next.0 >= end), "runs overlap");

@@ -238,8 +238,12 @@ impl Lane {
         let was_dirty = old.is_some_and(|old| old.dirty);
         let held = self.eras.is_some() && note_version(self, flat, old, found, era, cx);
         match old {
-            Some(old) if !held => self.left_slot(old),
-            Some(_) => {}
+            Some(old) => {
+                self.log.supersede(old.slot);
+                if !held {
+                    self.left_slot(old);
+                }
+            }
             None => cx.of_origin(flat).cached.add(1),
         }
         // Of a mirror that came later nobody knows what was written before it did.
@@ -259,6 +263,7 @@ impl Lane {
     /// Takes a block out of the index, with all that hangs on it.
     pub(crate) fn unmap(&mut self, flat: Flat, cx: &mut Cx<'_>) {
         let Some(old) = self.store.remove(flat) else { return };
+        self.log.supersede(old.slot);
         self.left_slot(old);
         cx.of_origin(flat).cached.sub(1);
         if old.dirty {

@@ -203,9 +203,15 @@ impl Shadow {
 
     fn note_duels(&mut self, access: Access, keys: Range<u64>) -> Option<Hold> {
         let least_bits = self.least_bits;
-        let hashed = keys.map(|key| (key, mix(key ^ SALT)));
-        let mut sampled = hashed.filter(|(_, hash)| is_sampled(*hash, least_bits)).peekable();
-        sampled.peek()?;
+        let mut sampled = keys.map(|key| (key, mix(key ^ SALT))).filter(|(_, hash)| is_sampled(*hash, least_bits));
+        let first = sampled.next()?;
+        self.note_sampled(access, core::iter::once(first).chain(sampled))
+    }
+
+    /// Notes what a request does to the blocks that a duel samples. (Few requests do any: this is
+    /// not inlined, so that the others needn't save registers for it.)
+    #[inline(never)]
+    fn note_sampled(&mut self, access: Access, sampled: impl Iterator<Item = (u64, u64)>) -> Option<Hold> {
         let before = self.holds();
         for (key, hash) in sampled {
             self.duels.iter_mut().flatten().for_each(|duel| duel.note_hashed(access, key, hash));

@@ -64,11 +64,12 @@ impl Work for Lane {
 }
 
 impl Lane {
-    /// Takes a piece.
+    /// Takes a piece. What will be looked at for it comes meanwhile.
     pub(crate) fn take(&mut self, piece: Piece, cx: &Cx<'_>) {
         if cx.mem.apart_from().is_some() {
             self.arrived.push(piece);
         } else {
+            expect(self, &piece, cx.mem);
             self.begin(piece);
         }
     }

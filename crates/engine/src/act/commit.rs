@@ -4,7 +4,8 @@
 //!
 //! Rules, each needed by recovery (docs/internals/format.md):
 //! - A commit gets its number when it is sealed, and its entries are judged then. So a block
-//!   superseded in the meantime (perhaps in another stream) is written as dead.
+//!   superseded in the meantime (perhaps in another stream) is written as dead. Whoever takes a
+//!   block out of its slot says so to the open commit, which saves a look-up for each block.
 //! - Each header says where every stream's next commit will start, so that replay can follow the
 //!   log without searching. A stream therefore always has its next segment reserved.
 //! - Replay takes a clean block only if its content is durable on the origin. A header says of how
@@ -82,7 +83,7 @@ pub(crate) fn put(
     let slot = open.header_slot + place;
     let buf = open.buf;
     let checksum = cx.facts.seal(flat, cx.mem.copy_summed(from, buf, place * BLOCK_BYTES as u32));
-    open.blocks.push(Put { flat, dirty, checksum, era: era as u32 });
+    open.blocks.push(Put { flat, dirty, checksum, era: era as u32, superseded: false });
     let checksum = lane.store.kept(checksum);
     lane.map(flat, Found { slot, dirty, hits, checksum }, era, cx);
     cx.of_origin(flat).logged.add(1);

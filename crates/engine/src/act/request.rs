@@ -2,7 +2,6 @@
 //! Requests: checked, classified, split at stripe borders into pieces, joined again for the reply.
 
 use crate::act::answer::{part_done, refuse};
-use crate::act::expect::expect;
 use crate::act::map::map;
 use crate::act::ranges::take_range;
 use crate::act::zeroes::write_zeroes;
@@ -287,9 +286,6 @@ pub(crate) fn split(
             coordinator.ranges.take(range.origin);
         }
         let lane = coordinator.router.lane_of(from);
-        if cx.mem.apart_from().is_none() {
-            expect(lanes.asked(lane), &piece, cx.mem);
-        }
         if kind == PieceKind::Write {
             coordinator.throttle.submit(range.origin, piece);
         } else {

@@ -99,6 +99,8 @@ pub(super) struct Put {
     /// The low half of the era that needs a dirty block.
     pub(super) era: u32,
     pub(super) dirty: bool,
+    /// The index names another slot for the block by now, or none.
+    pub(super) superseded: bool,
 }
 
 /// A commit that takes blocks.
@@ -371,6 +373,23 @@ impl Log {
             .iter()
             .filter_map(|tail| tail.open.as_ref())
             .any(|open| slot > open.header_slot && slot - open.header_slot <= open.blocks.len() as u32)
+    }
+
+    /// The index names another slot for the block in this one from now on, or none.
+    pub(crate) fn supersede(&mut self, slot: u32) {
+        for open in self.tails.iter_mut().filter_map(|tail| tail.open.as_mut()) {
+            if let Some(put) = open.blocks.get_mut(slot.wrapping_sub(open.header_slot + 1) as usize) {
+                put.superseded = true;
+            }
+        }
+    }
+
+    /// The blocks in commits that are not sealed: each with its slot, and whether it is superseded.
+    pub(crate) fn unsealed_blocks(&self) -> impl Iterator<Item = (Flat, u32, bool)> {
+        let open = self.tails.iter().filter_map(|tail| tail.open.as_ref());
+        open.flat_map(|open| {
+            (open.header_slot + 1..).zip(&open.blocks).map(|(slot, it)| (it.flat, slot, it.superseded))
+        })
     }
 
     /// Where each stream's next commit will start.

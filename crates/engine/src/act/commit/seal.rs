@@ -48,16 +48,15 @@ fn seal_now(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
     let Some(open) = log.tails[stream as usize].open.take() else { return };
     let first = open.header_slot + 1;
     let mut entries = Vec::with_capacity(open.blocks.len() + 8);
-    for (slot, &Put { flat, dirty, checksum, era }) in (first..).zip(&open.blocks) {
-        let current = lane.store.get(flat).is_some_and(|found| found.slot == slot);
+    for (slot, &Put { flat, dirty, checksum, era, superseded }) in (first..).zip(&open.blocks) {
         let key = cx.facts.key(flat);
         // An older version may be needed, too.
         let held = || lane.eras.as_ref().is_some_and(|eras| eras.era_of(flat, slot).is_some());
-        entries.push(match (current, dirty) {
-            (true, true) => Entry::Dirty { key, checksum, era },
-            (false, true) if held() => Entry::Dirty { key, checksum, era },
-            (false, _) => Entry::Dead,
-            (true, false) => Entry::Clean { key, checksum },
+        entries.push(match (superseded, dirty) {
+            (false, true) => Entry::Dirty { key, checksum, era },
+            (true, true) if held() => Entry::Dirty { key, checksum, era },
+            (true, _) => Entry::Dead,
+            (false, false) => Entry::Clean { key, checksum },
         });
     }
     if stream == Stream::Writes {
