@@ -54,7 +54,7 @@ use crate::organ::budget::Budget;
 use crate::organ::down::Down;
 use crate::organ::flush::OriginFlush;
 use crate::organ::index::Flat;
-use crate::organ::members::{FailureRecord, Members};
+use crate::organ::members::{Aim, FailureRecord, Members};
 use crate::organ::origin::{Origin, OriginDelta, Stage};
 use crate::organ::router::Router;
 use crate::policy::Window;
@@ -262,6 +262,8 @@ impl Engine {
             draining: facts.draining,
             mirror: sync::status(&self.lanes, &delta.members),
             mirror_lacks_blocks: self.lanes.driven().map(|lane| lane.trouble.only_on_lead()).sum(),
+            lead_lacks_blocks: self.lanes.driven().map(|lane| lane.trouble.only_elsewhere()).sum(),
+            succeeding: delta.members.is_succeeding().then(|| sync::copied(&self.lanes)),
             cache_failed: delta.members.cache_failed,
             lost: self.lost(),
             buffer_bytes: delta.bytes(Purpose::Work),
@@ -357,6 +359,9 @@ impl Coordinator {
             Control::Stop => give_up(self, turn),
             Control::FailureRecorded { .. }
             | Control::AddMirror
+            | Control::Replace
+            | Control::RemoveMember { .. }
+            | Control::EndCopying
             | Control::LetClientsGo
             | Control::Answers { .. }
             | Control::Volume { .. } => {}
@@ -373,7 +378,10 @@ impl Coordinator {
                 let record = if durable { FailureRecord::Durable } else { FailureRecord::Impossible };
                 cx.delta.members.note_failure(record);
             }
-            Control::AddMirror => sync::begin(&mut self.filling, lanes, cx),
+            Control::AddMirror => sync::begin(&mut self.filling, Aim::Mirror, lanes, cx),
+            Control::Replace => sync::begin(&mut self.filling, Aim::Succeed, lanes, cx),
+            Control::RemoveMember { member } => sync::remove(&mut self.filling, member, lanes, cx),
+            Control::EndCopying => sync::end_copying(cx),
             Control::LetClientsGo => self.clients_leave = true,
             Control::Answers { device } => answers(device, lanes, &mut self.destager, cx),
             Control::GoOn { .. } => lanes.send_all(|| Down::GoOn, cx),
@@ -396,6 +404,9 @@ impl Coordinator {
     fn follow_members(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         if cx.delta.members.take_lead_changed() {
             lanes.send_all(|| Down::LeadChanged, cx);
+        }
+        if cx.delta.members.has_successor() {
+            cx.succeed(lanes.looks().map(Look::only_on_lead).sum());
         }
         if cx.delta.members.other().is_none() && lanes.looks().any(Look::knows_copies) {
             lanes.send_all(|| Down::ForgetCopies, cx);
@@ -451,7 +462,8 @@ impl Coordinator {
             if lanes.leaves_mail() {
                 break;
             }
-            let ended = !cx.delta.members.has_ended() && !lanes.has_mail();
+            let members = &cx.delta.members;
+            let ended = !members.has_ended() && !members.has_successor() && !lanes.has_mail();
             let idle = !lanes.driven().any(Lane::has_work) || waits_for_others(self, lanes, &cx);
             if ended && cx.delta.is_silent() && idle {
                 break;

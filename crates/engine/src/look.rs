@@ -59,6 +59,16 @@ impl<'a> Look<'a> {
         self.lane().trouble.knows_copies()
     }
 
+    /// How many dirty blocks only the lead of two members has, as far as is known.
+    pub(crate) fn only_on_lead(self) -> u64 {
+        self.lane().trouble.only_on_lead()
+    }
+
+    /// Whether the lead can't be read where a dirty block is.
+    pub(crate) fn lead_lacks(self) -> bool {
+        self.lane().trouble.reads_elsewhere()
+    }
+
     /// Whether reclaim waits for destage.
     pub(crate) fn is_reclaim_behind(self, now: Time) -> bool {
         self.lane().reclaim.is_behind(now)

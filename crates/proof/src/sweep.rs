@@ -10,6 +10,7 @@
 //! without unflushed writes has only one fate. Workloads marked `again` are cut a second time, at
 //! every event of each replay.
 
+mod members;
 mod modes;
 mod ordered;
 mod stage;
@@ -225,14 +226,20 @@ impl Swept {
     fn judge(&mut self, point: &Point, left: impl Fn() -> Client) {
         self.fates += 1;
         let found = panics::caught(|| {
-            // If both members are complete, each of them must also open without the other.
-            let gone: &[_] = if left().world.is_whole() { &[None, Some(0), Some(1)] } else { &[None] };
+            // If both members are complete, each of them must also open without the other. Else
+            // one of them isn't needed.
+            let world = left().world;
+            let whole = world.is_whole();
+            let gone = match world.needless() {
+                _ if whole => vec![None, Some(0), Some(1)],
+                needless => [None].into_iter().chain(needless.map(Some)).collect(),
+            };
             for gone in gone {
                 let mut client = left();
                 client.world.heal();
                 if let Some(member) = gone {
-                    client.world.take_away(*member);
-                    client.world.alone = true;
+                    client.world.take_away(member);
+                    client.world.alone = whole;
                 }
                 client.open();
                 client.read_all();

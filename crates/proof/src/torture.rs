@@ -6,6 +6,7 @@ mod change;
 mod clients;
 mod extra;
 mod life;
+mod moves;
 mod pick;
 mod plan;
 mod trouble;

@@ -44,7 +44,7 @@ impl Cx<'_> {
 
     fn both(&mut self, lane: usize, io: usize, op: Op, offset: u64, span: impl Fn(bool) -> Option<Span>) {
         let members = &mut self.delta.members;
-        let (lead, state) = (members.lead, members.state);
+        let (lead, state, share_all) = (members.lead, members.state, members.share_all());
         if state == MembersState::Single {
             self.io(lane, io, device(lead), op, offset, span(true));
             return;
@@ -56,7 +56,7 @@ impl Cx<'_> {
         let alone = pending == 1;
         for member in (0..2).filter(|member| targets[usize::from(*member)]) {
             let to = pair << 1 | usize::from(member);
-            self.io(MIRRORED, to, device(member), op, offset, span(alone || member == lead));
+            self.io(MIRRORED, to, device(member), op, offset, span(alone || share_all || member == lead));
         }
     }
 
@@ -114,6 +114,7 @@ impl Cx<'_> {
                     members.change_pairing().mirror = Mirror::Alone;
                 }
                 if members.state != MembersState::Broken {
+                    members.forget_orders();
                     (members.state, members.to_record) = (MembersState::Single, false);
                 }
                 self.fail_cache();
@@ -126,6 +127,7 @@ impl Cx<'_> {
         let members = &mut self.delta.members;
         // A member that was only being filled is in no superblock yet.
         let filling = members.state == MembersState::Syncing;
+        members.forget_orders();
         members.state = if filling { MembersState::Single } else { MembersState::Leaving { out } };
         members.to_record = !filling;
         let lead = members.lead;
@@ -144,18 +146,38 @@ impl Cx<'_> {
         }
         match begun {
             MembersState::Leaving { out } => {
-                members.lead_changed |= members.lead == out;
-                (members.state, members.lead) = (MembersState::Single, 1 - out);
+                members.is_gone(out);
+                if self.facts.planted(Canary::RemovedAcknowledges) && members.left_by_order() {
+                    members.lead = out;
+                }
                 let held = core::mem::take(&mut members.held);
                 members.ended.extend(held.into_iter().map(|(lane, io)| (lane, io, Ok(()))));
                 self.event(Event::MemberLeft { device: device(out) });
             }
             MembersState::Pairing => {
                 members.state = MembersState::Whole;
-                let lacking = members.lacking;
-                self.event(Event::MirrorWhole { lacking });
+                members.may_succeed();
+                if !members.has_successor() {
+                    let lacking = members.lacking;
+                    self.event(Event::MirrorWhole { lacking });
+                }
             }
             MembersState::Single | MembersState::Whole | MembersState::Syncing | MembersState::Broken => {}
+        }
+    }
+
+    /// The other member has all that it was filled with, and counts. The lead leaves: but not while it
+    /// alone has dirty blocks (`lacking`), which may be readable again.
+    pub(crate) fn succeed(&mut self, lacking: u64) {
+        let members = &mut self.delta.members;
+        if !members.take_successor() {
+            return;
+        }
+        if lacking == 0 {
+            members.leave(members.lead, true);
+        } else {
+            members.forget_orders();
+            self.event(Event::MirrorWhole { lacking });
         }
     }
 }

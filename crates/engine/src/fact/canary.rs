@@ -57,5 +57,6 @@ canaries! {
     GrownEarly, "grown-early", "clients may write to the new part of a volume before the table with its size is durable";
     EraUncut, "era-uncut", "destage is ordered, but a FLUSH ends no era: one batch has what came before it and after it";
     EraEarly, "era-early", "an era begins before the log says which are on the origin, so that a restart sends older ones again";
+    RemovedAcknowledges, "removed-acknowledges", "a cache device that was replaced or removed acknowledges, and the one that stays does not";
     MovedClean, "moved-clean", "dirty blocks that reclaim moves count as clean in their new place";
 }

@@ -297,6 +297,20 @@ pub enum Control {
     /// There is a second device now, whose content doesn't matter: make it the mirror.
     /// [`Event::MirrorWhole`] tells the end. Nothing happens if there are two already.
     AddMirror,
+    /// There is a second device now: fill it with all that the cache holds, clean data too, and let
+    /// the present one go. [`Event::MemberLeft`] tells the end. If dirty blocks can't be read, the
+    /// device becomes the mirror, and [`Event::MirrorWhole`] tells how many.
+    Replace,
+    /// Let a member of a mirrored cache go: [`Event::MemberLeft`] tells when. If it is the lead, the
+    /// other one gets clean data first. That may end with [`Event::MirrorWhole`], as in
+    /// [`Control::Replace`].
+    RemoveMember {
+        /// 0 or 1.
+        member: u8,
+    },
+    /// End the copying to a new device, or of a lead that is to leave, as long as that goes. The
+    /// cache stays on the devices where it is.
+    EndCopying,
     /// The answer to [`Event::FailureUnmarked`]: whether it is remembered durably that this cache
     /// must not be replayed. If not, writes of cached blocks and FLUSH fail, since a replay would
     /// undo what they promise.

@@ -189,6 +189,11 @@ pub struct Status {
     /// Dirty blocks that only the lead of two members has, as far as is known: they couldn't be
     /// read while the other one was filled.
     pub mirror_lacks_blocks: u64,
+    /// Dirty blocks that only the other one of two members has, as far as is known: the lead's copy
+    /// can't be read.
+    pub lead_lacks_blocks: u64,
+    /// How far the copying is after which the lead leaves; 0 of 0 when it leaves.
+    pub succeeding: Option<(u64, u64)>,
     /// Buffer bytes the engine holds.
     pub buffer_bytes: u64,
     /// Bytes of the RAM front's copies.

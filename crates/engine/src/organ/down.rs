@@ -5,6 +5,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
+use crate::act::sync::state::Fill;
 use crate::fact::io::{DeviceError, RequestError};
 use crate::fact::types::OriginId;
 use crate::organ::flush::FlushWaiter;
@@ -47,7 +48,7 @@ pub(crate) enum Down {
     /// The cache device had hung, and answers again.
     LookForLost,
     /// A new mirror is to be filled. Fillings have numbers.
-    FillMirror { number: u64 },
+    FillMirror { number: u64, what: Fill },
     /// All lanes have filled it: the lane answers [`Filled`](crate::organ::up::Up::Filled).
     EndFilling { number: u64 },
     /// The index is to have room for so many keys: the lane answers

@@ -30,6 +30,15 @@ pub(crate) enum MembersState {
     Broken,
 }
 
+/// What becomes of the lead when a filling is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// The lead stays, and the other member mirrors it.
+    Mirror,
+    /// The other member gets clean data too, becomes the lead, and the old lead leaves.
+    Succeed,
+}
+
 /// A write or flush of both members.
 pub(crate) struct Pair {
     /// The lane that the I/O belongs to, and its number there.
@@ -77,6 +86,11 @@ pub(crate) struct Members {
     pub(crate) lead_changed: bool,
     /// Dirty blocks that a new member lacks: nobody could read them while it was filled.
     pub(crate) lacking: u64,
+    aim: Aim,
+    /// The other member has all that it was filled with, so that the lead may leave.
+    succeeds: bool,
+    /// A member leaves because the operator said so. `true`: the other one has clean data too.
+    ordered: Option<bool>,
 }
 
 impl Members {
@@ -96,7 +110,72 @@ impl Members {
             to_record: false,
             lead_changed: false,
             lacking: 0,
+            aim: Aim::Mirror,
+            succeeds: false,
+            ordered: None,
         }
+    }
+
+    /// Whether the data of clean blocks goes to both members.
+    pub(crate) fn share_all(&self) -> bool {
+        self.aim == Aim::Succeed
+    }
+
+    /// Whether blocks are being copied from the lead to the other member.
+    pub(crate) fn is_filling(&self) -> bool {
+        self.state == MembersState::Syncing || self.state == MembersState::Whole && self.share_all()
+    }
+
+    /// Whether the lead is to leave, or leaves, with all it has copied.
+    pub(crate) fn is_succeeding(&self) -> bool {
+        self.share_all() || self.is_leaving() && self.ordered == Some(true)
+    }
+
+    /// Whether a member leaves, or has just left, because the operator said so.
+    pub(crate) const fn left_by_order(&self) -> bool {
+        self.ordered.is_some()
+    }
+
+    /// The other member is filled for this from now on.
+    pub(crate) const fn aim_at(&mut self, aim: Aim) {
+        (self.aim, self.succeeds) = (aim, false);
+    }
+
+    /// The other member has all that it was filled with.
+    pub(crate) fn may_succeed(&mut self) {
+        self.succeeds = self.share_all();
+    }
+
+    /// Whether the lead may leave, and nobody has seen to that.
+    pub(crate) const fn has_successor(&self) -> bool {
+        self.succeeds
+    }
+
+    /// Whether the lead may leave, as far as is known. That is told once.
+    pub(crate) fn take_successor(&mut self) -> bool {
+        core::mem::take(&mut self.succeeds) && self.state == MembersState::Whole
+    }
+
+    /// A member leaves by order of the operator, once the other one says so durably. `warm`: the
+    /// other one has clean data too.
+    pub(crate) fn leave(&mut self, out: u8, warm: bool) {
+        self.forget_orders();
+        (self.state, self.to_record, self.ordered) = (MembersState::Leaving { out }, true, Some(warm));
+        let lead = self.lead;
+        let pairing = self.change_pairing();
+        (pairing.mirror, pairing.lead) = (Mirror::None, 1 - out);
+        pairing.clean_lost |= pairing.lead != lead && !warm;
+    }
+
+    /// A member failed: nothing is left of what the operator wanted.
+    pub(crate) const fn forget_orders(&mut self) {
+        (self.aim, self.succeeds, self.ordered) = (Aim::Mirror, false, None);
+    }
+
+    /// What leaves is out, and the other member leads.
+    pub(crate) fn is_gone(&mut self, out: u8) {
+        self.lead_changed |= self.lead == out && self.ordered != Some(true);
+        (self.state, self.lead) = (MembersState::Single, 1 - out);
     }
 
     /// What the superblocks will say of the two.
@@ -152,7 +231,7 @@ impl Members {
 
     /// A new member came, and is to be filled.
     pub(crate) const fn new_one_came(&mut self) {
-        self.state = MembersState::Syncing;
+        (self.state, self.ordered) = (MembersState::Syncing, None);
     }
 
     /// The new member has all that it must have, but for so many dirty blocks: the superblocks are

@@ -213,6 +213,11 @@ impl Trouble {
         self.elsewhere.values().filter(|copies| **copies == Copies::OfLead).count() as u64
     }
 
+    /// How many dirty blocks the lead can't be read for.
+    pub(crate) fn only_elsewhere(&self) -> u64 {
+        self.elsewhere.values().filter(|copies| **copies != Copies::OfLead).count() as u64
+    }
+
     /// Whether the lead can't be read where a dirty block is.
     pub(crate) fn reads_elsewhere(&self) -> bool {
         self.elsewhere.values().any(|copies| *copies != Copies::OfLead)

@@ -45,7 +45,7 @@ impl Lane {
             Down::GiveUpClean { origin } => give_up_awaiting_clean(self, origin, cx),
             Down::TryLost => self.try_lost(cx),
             Down::LookForLost => look_for_lost(self, cx),
-            Down::FillMirror { number } => fill(self, number),
+            Down::FillMirror { number, what } => fill(self, number, what),
             Down::EndFilling { number } => end_filling(self, number, cx),
             Down::Widen { keys } => widen(self, keys, cx),
             Down::AddOrigin => self.add_origin(),

@@ -38,9 +38,10 @@ mod with {
 
     /// The bugs that hardly any random life meets (one in some hundred), and the workload that is
     /// made to meet them.
-    const MADE_FOR: [(Canary, &str); 9] = [
+    const MADE_FOR: [(Canary, &str); 10] = [
         (Canary::OriginAhead, "modes"),
         (Canary::MirrorUnrecorded, "mirror-lead"),
+        (Canary::RemovedAcknowledges, "replace"),
         (Canary::StaleNeighbour, "neighbours"),
         (Canary::JoinedVoid, "neighbours"),
         (Canary::InheritedFlushed, "killed"),

@@ -4,9 +4,12 @@
 
 use std::ops::ControlFlow;
 
+use flashfront_device::Device;
 use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};
-use flashfront_engine::{Control, DeviceError, DirtyOnRemove, Event, Mode, Op, OriginId, RequestOp, VolumeChange};
+use flashfront_engine::{
+    Block, Control, DeviceError, DeviceId, DirtyOnRemove, Event, Key, Mode, Op, OriginId, RequestOp, VolumeChange,
+};
 
 use crate::client::Client;
 use crate::spec::OriginSpec;
@@ -122,6 +125,41 @@ impl<'a> Stage<'a> {
             self.control(Control::AddMirror);
             self.until(Event::MirrorWhole { lacking: 0 });
         }
+    }
+
+    /// Puts an empty device beside a cache that has one.
+    pub fn put_beside(&mut self) {
+        if !self.over {
+            self.client.world.put_beside();
+        }
+    }
+
+    /// Waits until a member is out, by order, and nothing is in flight to it.
+    pub fn until_left(&mut self, member: u8) {
+        let device = if member == 0 { DeviceId::Cache } else { DeviceId::Mirror };
+        self.until(Event::MemberLeft { device });
+        let busy = |client: &mut Client| client.world.member_mut(member).is_some_and(|it| it.next_event().is_some());
+        while !self.over && busy(&mut self.client) && self.step() {}
+    }
+
+    /// Takes a device away that is out.
+    pub fn take_away(&mut self, member: u8) {
+        if !self.over {
+            self.client.world.take_away(member);
+        }
+    }
+
+    /// Asserts that these blocks of the first volume are in the cache.
+    pub fn expect_warm(&self, blocks: &[u64]) {
+        if self.over {
+            return;
+        }
+        let engine = self.client.world.engine();
+        for block in blocks {
+            let key = Key { origin: OriginId(0), block: Block(*block) };
+            assert!(engine.is_clean(key), "block {block} has not moved along");
+        }
+        assert_eq!(engine.status().counters.corrupt_blocks, 0);
     }
 
     /// Adds a volume, and waits until it is there. Returns its number.

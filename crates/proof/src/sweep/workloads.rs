@@ -4,6 +4,7 @@
 
 use flashfront_engine::{Durability, Mode, RequestOp};
 
+use super::members::{mirror, remove, replace};
 use super::modes::{modes, passthrough};
 use super::stage::Stage;
 use super::volumes::{grow, volumes};
@@ -197,6 +198,34 @@ pub const WORKLOADS: &[Workload] = &[
         again: false,
     },
     Workload {
+        name: "replace",
+        summary: "the cache moves to another device and back, warm, while it is written and read",
+        world: || small(Mode::Writeback, 128),
+        run: replace,
+        again: false,
+    },
+    Workload {
+        name: "replace-lanes",
+        summary: "the same with four lanes whose messages are on their way for a while",
+        world: || WorldSpec { lanes: 4, stripe_blocks: 4, by_mail: true, ..small(Mode::Writeback, 128) },
+        run: replace,
+        again: false,
+    },
+    Workload {
+        name: "remove-lead",
+        summary: "the lead of two cache devices is removed: the other one gets clean data first",
+        world: || WorldSpec { mirrored: true, ..small(Mode::Writeback, 128) },
+        run: |on| remove(on, 0),
+        again: false,
+    },
+    Workload {
+        name: "remove-other",
+        summary: "the other one is removed",
+        world: || WorldSpec { mirrored: true, ..small(Mode::Writeback, 128) },
+        run: |on| remove(on, 1),
+        again: false,
+    },
+    Workload {
         name: "killed",
         summary: "a daemon is killed, and what its devices have not flushed is the next one's",
         world: || small(Mode::Writearound, 128),
@@ -230,29 +259,6 @@ fn writeback(on: &mut Stage<'_>) {
     on.wait_down_to(0);
     on.write(0, 60 * B, B, false);
     on.pass(400_000_000);
-}
-
-fn mirror(on: &mut Stage<'_>, dies: u8) {
-    on.write(0, 0, 12 * B, true);
-    on.read(0, 60 * B, 10 * B);
-    on.wait_down_to(0);
-    on.fail_member(dies);
-    for round in 0..6 {
-        on.write(0, round * 2 * B, 3 * B, round % 2 == 0);
-        on.read(0, 56 * B + round, 8 * B);
-        on.wait_down_to(1);
-        on.flush(0);
-    }
-    on.mode(0, Mode::Writearound);
-    on.write(0, 60 * B, 6 * B, false);
-    on.mode(0, Mode::Writeback);
-    on.wait_down_to(0);
-    on.write(0, 90 * B, 4 * B, false);
-    on.replace_member(dies);
-    on.write(0, 92 * B, 4 * B, true);
-    on.wait_down_to(0);
-    on.write(0, 20 * B, 4 * B, true);
-    on.wait_down_to(0);
 }
 
 fn killed(on: &mut Stage<'_>) {

@@ -43,11 +43,14 @@ pub enum Extra {
     Volumes,
     /// The cache has grown: half of its segments lie behind its first superblock's end.
     Grown,
+    /// The cache moves to other devices, and members of a mirrored one are removed, where no device
+    /// fails.
+    Moves,
 }
 
 impl Extra {
     /// All, with what each is called in a [`Change`](super::Change).
-    pub const ALL: [(Self, &str); 14] = [
+    pub const ALL: [(Self, &str); 15] = [
         (Self::NewOptions, "new-options"),
         (Self::DropClean, "drop-clean"),
         (Self::BusyStop, "busy-stop"),
@@ -62,6 +65,7 @@ impl Extra {
         (Self::ManyLanes, "many-lanes"),
         (Self::Volumes, "volumes"),
         (Self::Grown, "grown"),
+        (Self::Moves, "moves"),
     ];
 
     /// Draws the extras of a seed's life. Three lives of five have none, so most lives remain what

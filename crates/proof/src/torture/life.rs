@@ -14,7 +14,7 @@ use flashfront_engine::{
 use super::clients::ClientPlan;
 use super::extra::Extra;
 use super::plan::{Plan, Trouble};
-use super::{trouble, volumes};
+use super::{moves, trouble, volumes};
 use crate::client::Client;
 use crate::spec::WorldSpec;
 use crate::sweep::FATES;
@@ -64,6 +64,7 @@ struct Life {
     volume_rng: Rng,
     order_rng: Rng,
     link_rng: Rng,
+    move_rng: Rng,
     client: Client,
     /// The client of each request in flight.
     owners: BTreeMap<RequestId, usize>,
@@ -101,6 +102,7 @@ pub fn run(mut plan: Plan, seed: u64) -> Lived {
         volume_rng: Rng::new(seed ^ 0x0_7ab1e5),
         order_rng: Rng::new(seed ^ 0x0b_de_55),
         link_rng: Rng::new(seed ^ 0x11_4c),
+        move_rng: Rng::new(seed ^ 0x30_7e_5),
         client,
         owners: BTreeMap::new(),
         streams: vec![0; plan.clients.len()],
@@ -192,6 +194,9 @@ impl Life {
             }
             if self.plan.spec.mirrored && one_in(&mut self.mirror_rng, 10) {
                 self.add_mirror();
+            }
+            if self.plan.has(Extra::Moves) && self.plan.trouble == Trouble::None && one_in(&mut self.move_rng, 25) {
+                moves::order(&mut self.move_rng, &mut self.client.world);
             }
             if one_in(&mut self.rng, self.plan.pause_every) {
                 let ns = self.rng.below(self.plan.pause_ns);

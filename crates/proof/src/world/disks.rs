@@ -99,6 +99,13 @@ impl World {
         self.chosen().is_some_and(|chosen| chosen.is_ok_and(|it| it.pairing.mirror == Mirror::Whole))
     }
 
+    /// The member that a cache of two devices does without.
+    #[must_use]
+    pub fn needless(&self) -> Option<u8> {
+        let pairing = self.chosen()?.ok()?.pairing;
+        (self.mirror.is_some() && pairing.mirror != Mirror::Whole).then_some(1 - pairing.lead)
+    }
+
     /// Whether there is a whole superblock to begin with.
     #[must_use]
     pub fn can_open(&self) -> bool {

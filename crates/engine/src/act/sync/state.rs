@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::cx::Cx;
 use crate::fact::types::Time;
-use crate::organ::index::Flat;
+use crate::organ::index::{Flat, Index};
 use crate::organ::members::MembersState;
 
 /// The first pause before blocks that couldn't be read are tried again. Pauses double: 1, 2, 4 and
@@ -23,9 +23,20 @@ pub(super) enum SyncPhase {
     /// Making both checkpoint areas void, where the device may hold anything.
     Clearing,
     Copying,
+    /// Copying clean blocks, too.
+    Clean,
     /// A checkpoint that began with all copies made.
     Checkpoint,
     Done,
+}
+
+/// What the other member is filled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fill {
+    Dirty,
+    /// Clean blocks alone: it has the dirty ones.
+    Clean,
+    All,
 }
 
 /// The coordinator's part in filling a new mirror: which filling it is, and what lanes tell of its
@@ -58,12 +69,17 @@ impl Filling {
 
     /// A lane has ended its part, or has given up. With the last one the new member is full.
     pub(crate) fn filled(&mut self, number: u64, lacking: Option<u64>, lanes: usize, cx: &mut Cx<'_>) {
-        let at_hand = number == self.number && cx.delta.members.state == MembersState::Syncing;
+        let at_hand = number == self.number && cx.delta.members.is_filling();
         let Some(lacking) = lacking.filter(|_| at_hand) else { return };
         let Some(told) = &mut self.ending else { return };
         (*told, self.lacking) = (*told + 1, self.lacking + lacking);
-        if *told == lanes {
+        if *told < lanes {
+            return;
+        }
+        if cx.delta.members.state == MembersState::Syncing {
             cx.delta.members.new_one_is_full(self.lacking);
+        } else {
+            cx.delta.members.may_succeed();
         }
     }
 }
@@ -71,8 +87,12 @@ impl Filling {
 /// A lane's part in filling a new mirror.
 pub(crate) struct Sync {
     number: u64,
+    pub(super) what: Fill,
     pub(super) phase: SyncPhase,
     pub(super) next: Flat,
+    /// The next part of the index, and clean blocks of the parts before it.
+    part: usize,
+    clean: Vec<(Flat, u32)>,
     pub(super) flying: u32,
     pub(super) copied: u64,
     pub(super) of: u64,
@@ -91,11 +111,14 @@ pub(crate) struct Sync {
 }
 
 impl Sync {
-    pub(super) const fn new(number: u64, of: u64, flying: u32) -> Self {
+    pub(super) const fn new(number: u64, what: Fill, of: u64, flying: u32) -> Self {
         Self {
             number,
-            phase: SyncPhase::Waiting,
+            what,
+            phase: if matches!(what, Fill::Clean) { SyncPhase::Clean } else { SyncPhase::Waiting },
             next: Flat(0),
+            part: 0,
+            clean: Vec::new(),
             flying,
             copied: 0,
             of,
@@ -122,6 +145,16 @@ impl Sync {
     /// The number of the filling, if the lane has done its part of it.
     pub(crate) fn filled(&self) -> Option<u64> {
         (self.phase == SyncPhase::Done).then_some(self.number)
+    }
+
+    /// The next block that was clean when its part of the index was looked at, and its slot.
+    pub(super) fn next_clean(&mut self, index: &Index) -> Option<(Flat, u32)> {
+        while self.clean.is_empty() && self.part < index.parts() {
+            let clean = &mut self.clean;
+            index.scan(self.part, |flat, found| clean.extend((!found.dirty).then_some((flat, found.slot))));
+            self.part += 1;
+        }
+        self.clean.pop()
     }
 
     /// When blocks that couldn't be read are to be tried again.

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The workloads of a cache on two devices, and of one that moves to another device.
+
+use flashfront_engine::{Control, Mode};
+
+use super::stage::Stage;
+
+/// A block in sectors.
+const B: u64 = 8;
+
+pub(super) fn mirror(on: &mut Stage<'_>, dies: u8) {
+    on.write(0, 0, 12 * B, true);
+    on.read(0, 60 * B, 10 * B);
+    on.wait_down_to(0);
+    on.fail_member(dies);
+    for round in 0..6 {
+        on.write(0, round * 2 * B, 3 * B, round % 2 == 0);
+        on.read(0, 56 * B + round, 8 * B);
+        on.wait_down_to(1);
+        on.flush(0);
+    }
+    on.mode(0, Mode::Writearound);
+    on.write(0, 60 * B, 6 * B, false);
+    on.mode(0, Mode::Writeback);
+    on.wait_down_to(0);
+    on.write(0, 90 * B, 4 * B, false);
+    on.replace_member(dies);
+    on.write(0, 92 * B, 4 * B, true);
+    on.wait_down_to(0);
+    on.write(0, 20 * B, 4 * B, true);
+    on.wait_down_to(0);
+}
+
+/// Moves to another device and back. Each time some blocks are dirty and some clean, others are
+/// written and read meanwhile, and the old device is taken away.
+pub(super) fn replace(on: &mut Stage<'_>) {
+    on.write(0, 0, 8 * B, true);
+    on.read(0, 60 * B, 12 * B);
+    on.wait_down_to(0);
+    on.put_beside();
+    for (round, new) in [(0, 1), (3, 0)] {
+        on.write(0, (20 + round) * B, 3 * B, false);
+        on.control(Control::Replace);
+        on.write(0, (2 + round) * B, 3 * B, true);
+        on.read(0, (80 + round) * B, 4 * B);
+        on.flush(0);
+        on.wait_down_to(0);
+        on.write(0, (62 + round) * B, B, false);
+        on.until_left(1 - new);
+        on.expect_warm(&[60, 70, 82 + round]);
+        on.write(0, (30 + round) * B, 3 * B, true);
+        on.read(0, 0, 12 * B);
+        on.wait_down_to(0);
+        on.take_away(1 - new);
+        on.write(0, round * B, 3 * B, true);
+        on.wait_down_to(0);
+    }
+}
+
+/// A member of two leaves by order. The other one has all that it had.
+pub(super) fn remove(on: &mut Stage<'_>, member: u8) {
+    on.write(0, 0, 12 * B, true);
+    on.read(0, 60 * B, 10 * B);
+    on.wait_down_to(0);
+    on.write(0, 20 * B, 3 * B, false);
+    on.control(Control::RemoveMember { member });
+    on.write(0, 2 * B, 3 * B, true);
+    on.read(0, 80 * B, 4 * B);
+    on.flush(0);
+    on.until_left(member);
+    on.expect_warm(&[60, 69]);
+    on.write(0, 30 * B, 3 * B, true);
+    on.wait_down_to(0);
+    on.take_away(member);
+    on.read(0, 0, 12 * B);
+    on.write(0, 0, 3 * B, true);
+    on.wait_down_to(0);
+}
