@@ -166,8 +166,8 @@ impl Cx<'_> {
         }
     }
 
-    /// The other member has all that it was filled with, and counts. The lead leaves: but not while it
-    /// alone has dirty blocks (`lacking`), which may be readable again.
+    /// The other member has all that it was filled with, and counts. The lead leaves, but not while
+    /// it alone has dirty blocks (`lacking`), which may be readable again.
     pub(crate) fn succeed(&mut self, lacking: u64) {
         let members = &mut self.delta.members;
         if !members.take_successor() {

@@ -8,7 +8,8 @@
 //!
 //! A device that is to lead gets clean data, too. It gets all commits in full from the beginning
 //! on, and then what was clean before, in the order of the index. While it is filled everything is
-//! on the present lead as before ([ADR 0059](../../../../docs/adr/0059-a-cache-moves-by-way-of-a-mirror.md)).
+//! on the present lead as before
+//! ([ADR 0059](../../../../docs/adr/0059-a-cache-moves-by-way-of-a-mirror.md)).
 //!
 //! A block that can't be read is tried again later, also a block that was taken for lost. If it
 //! can't be read then either, it is left out, and the status tells that. The block is no worse off

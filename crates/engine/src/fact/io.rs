@@ -301,8 +301,8 @@ pub enum Control {
     /// the present one go. [`Event::MemberLeft`] tells the end. If dirty blocks can't be read, the
     /// device becomes the mirror, and [`Event::MirrorWhole`] tells how many.
     Replace,
-    /// Let a member of a mirrored cache go: [`Event::MemberLeft`] tells when. If it is the lead, the
-    /// other one gets clean data first. That may end with [`Event::MirrorWhole`], as in
+    /// Let a member of a mirrored cache go: [`Event::MemberLeft`] tells when. If it is the lead,
+    /// the other one gets clean data first. That may end with [`Event::MirrorWhole`], as in
     /// [`Control::Replace`].
     RemoveMember {
         /// 0 or 1.
