@@ -102,7 +102,7 @@ pub fn run(mut plan: Plan, seed: u64) -> Lived {
         volume_rng: Rng::new(seed ^ 0x0_7ab1e5),
         order_rng: Rng::new(seed ^ 0x0b_de_55),
         link_rng: Rng::new(seed ^ 0x11_4c),
-        move_rng: Rng::new(seed ^ 0x30_7e_5),
+        move_rng: Rng::new(seed ^ 0x03_07e5),
         client,
         owners: BTreeMap::new(),
         streams: vec![0; plan.clients.len()],
