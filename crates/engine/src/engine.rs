@@ -30,7 +30,8 @@ use crate::act::persist::Told;
 use crate::act::reclaim::reclaim_step;
 use crate::act::reclaim::state::watermark;
 use crate::act::recover::begin_recovery;
-use crate::act::sync;
+use crate::act::sync::order;
+use crate::act::sync::state::Sync;
 use crate::act::volumes;
 use crate::act::volumes::check::check_shares;
 use crate::act::volumes::{give_up, volumes_step};
@@ -196,7 +197,7 @@ impl Engine {
         // What was due by the last call was done then, or waits for something else than time.
         let victims = self.lanes.driven().flat_map(|lane| lane.reclaim.timers());
         let proofs = (0..self.facts.origins.len()).filter_map(|origin| self.delta.proof_overdue_from(origin));
-        let fillings = self.lanes.driven().filter_map(|lane| lane.sync.as_ref().and_then(sync::state::Sync::timer));
+        let fillings = self.lanes.driven().filter_map(|lane| lane.sync.as_ref().and_then(Sync::timer));
         let all = commits.chain(destage).chain(victims).chain(proofs).chain(fillings);
         let detours = self.lanes.driven().filter_map(|lane| lane.detours.timer());
         let all = all.chain(detours).chain(self.coordinator.throttle.timers());
@@ -260,10 +261,10 @@ impl Engine {
             segments_free: self.lanes.driven().map(|lane| lane.log.free_segments() as u64).sum(),
             segments: self.lanes.driven().map(|lane| lane.log.segments().len() as u64).sum(),
             draining: facts.draining,
-            mirror: sync::status(&self.lanes, &delta.members),
+            mirror: order::status(&self.lanes, &delta.members),
             mirror_lacks_blocks: self.lanes.driven().map(|lane| lane.trouble.only_on_lead()).sum(),
             lead_lacks_blocks: self.lanes.driven().map(|lane| lane.trouble.only_elsewhere()).sum(),
-            succeeding: delta.members.is_succeeding().then(|| sync::copied(&self.lanes)),
+            succeeding: delta.members.is_succeeding().then(|| order::copied(&self.lanes)),
             cache_failed: delta.members.cache_failed,
             lost: self.lost(),
             buffer_bytes: delta.bytes(Purpose::Work),
@@ -378,10 +379,10 @@ impl Coordinator {
                 let record = if durable { FailureRecord::Durable } else { FailureRecord::Impossible };
                 cx.delta.members.note_failure(record);
             }
-            Control::AddMirror => sync::begin(&mut self.filling, Aim::Mirror, lanes, cx),
-            Control::Replace => sync::begin(&mut self.filling, Aim::Succeed, lanes, cx),
-            Control::RemoveMember { member } => sync::remove(&mut self.filling, member, lanes, cx),
-            Control::EndCopying => sync::end_copying(cx),
+            Control::AddMirror => order::begin(&mut self.filling, Aim::Mirror, lanes, cx),
+            Control::Replace => order::begin(&mut self.filling, Aim::Succeed, lanes, cx),
+            Control::RemoveMember { member } => order::remove(&mut self.filling, member, lanes, cx),
+            Control::EndCopying => order::end_copying(cx),
             Control::LetClientsGo => self.clients_leave = true,
             Control::Answers { device } => answers(device, lanes, &mut self.destager, cx),
             Control::GoOn { .. } => lanes.send_all(|| Down::GoOn, cx),
@@ -447,7 +448,7 @@ impl Coordinator {
                     go_on_drained(self, lanes, &mut cx);
                 }
                 lanes.each(&mut cx, Lane::step);
-                sync::end(&mut self.filling, lanes, &mut cx);
+                order::end(&mut self.filling, lanes, &mut cx);
             }
             if !self.volumes.idle() || self.persist.has_ended() {
                 volumes_step(self, lanes, turn);

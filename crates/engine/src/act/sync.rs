@@ -15,31 +15,21 @@
 //! can't be read then either, it is left out, and the status tells that. The block is no worse off
 //! on two devices than on one.
 
-use alloc::collections::BTreeSet;
-use alloc::vec::Vec;
-
 use crate::act::checkpoint::begin_checkpoint;
 use crate::act::checkpoint::eras::can_checkpoint;
 use crate::act::commit::log::Bytes;
-use crate::act::damage::{damaged, found_again, take_for_found};
+use crate::act::damage::{damaged, found_again};
 use crate::act::destage::versions::is_held;
 use crate::cx::{Cx, blocks_span};
 use crate::fact::event::Event;
 use crate::fact::io::{DeviceError, DeviceId, Op};
 use crate::fact::memory::{Buf, Span};
-use crate::fact::status::MirrorStatus;
 use crate::fact::types::BLOCK_BYTES;
-use crate::format::Mirror;
 use crate::lane::Lane;
-use crate::lanes::Lanes;
-use crate::look::Look;
-use crate::organ::down::Down;
 use crate::organ::flying::LaneIo;
 use crate::organ::index::{Flat, Found};
-use crate::organ::members::{Aim, Members, MembersState, device};
-use crate::organ::segment::Segment;
+use crate::organ::members::device;
 use crate::organ::trouble::Finding;
-use crate::organ::up::Up;
 
 /// Blocks that a lane copies at a time: 64 KiB, so that clients hardly notice.
 pub(crate) const COPIES_MAX: u32 = 16;
@@ -49,153 +39,15 @@ const COPIES_BESIDE_CLIENTS: u32 = 4;
 /// content.
 const READ_TRIES_MAX: u32 = 16;
 
+pub(crate) mod order;
+pub(crate) mod part;
 pub(crate) mod state;
 
-use state::{Fill, Filling, Sync, SyncPhase};
-
-/// Begins, if there is no mirror yet.
-pub(crate) fn begin(filling: &mut Filling, aim: Aim, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-    if cx.delta.members.state != MembersState::Single || is_busy(lanes, cx) {
-        return;
-    }
-    cx.delta.members.new_one_came();
-    cx.delta.members.aim_at(aim);
-    let what = if aim == Aim::Mirror { Fill::Dirty } else { Fill::All };
-    let number = filling.begin();
-    lanes.send_all(|| Down::FillMirror { number, what }, cx);
-}
-
-/// Lets one of two members go, if the other one has all dirty blocks. The lead goes when the other
-/// one has the clean ones, too.
-pub(crate) fn remove(filling: &mut Filling, member: u8, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-    if cx.delta.members.state != MembersState::Whole || cx.delta.members.is_filling() || is_busy(lanes, cx) {
-        return;
-    }
-    if member != cx.delta.members.lead {
-        if !lanes.looks().any(Look::lead_lacks) {
-            cx.delta.members.leave(member, false);
-        }
-        return;
-    }
-    cx.delta.members.aim_at(Aim::Succeed);
-    let number = filling.begin();
-    lanes.send_all(|| Down::FillMirror { number, what: Fill::Clean }, cx);
-}
-
-fn is_busy(lanes: &Lanes, cx: &Cx<'_>) -> bool {
-    cx.cache_failed() || lanes.looks().any(Look::fills)
-}
-
-/// The operator wants no more copying. A device that has all of it stays, or goes on to lead.
-pub(crate) fn end_copying(cx: &mut Cx<'_>) {
-    let members = &mut cx.delta.members;
-    if !members.is_filling() {
-        return;
-    }
-    members.forget_orders();
-    if members.state == MembersState::Syncing {
-        let left = device(1 - members.lead);
-        members.state = MembersState::Single;
-        cx.event(Event::MemberLeft { device: left });
-    }
-}
-
-/// A lane begins to fill the other member.
-pub(crate) fn fill(lane: &mut Lane, number: u64, what: Fill) {
-    if what != Fill::Clean {
-        lane.trouble.forget_copies();
-        lane.log.mirror_is_empty();
-    }
-    let counted = |segment: &Segment| match what {
-        // A lane has no set of dirty blocks while it opens.
-        Fill::Dirty => segment.dirty,
-        Fill::Clean => segment.live - segment.dirty,
-        Fill::All => segment.live,
-    };
-    let of = lane.log.segments().iter().map(|segment| u64::from(counted(segment))).sum();
-    // What is in flight for a filling that was given up ends as it would have.
-    let flying = lane.sync.take().map_or(0, |sync| sync.flying);
-    lane.sync = Some(Sync::new(number, what, of, flying));
-}
-
-/// Blocks copied so far, and blocks to copy.
-pub(crate) fn copied(lanes: &Lanes) -> (u64, u64) {
-    lanes.looks().map(Look::copied).fold((0, 0), |all, lane| (all.0 + lane.0, all.1 + lane.1))
-}
-
-/// Ends the sync when all lanes are done: then the superblocks may say so.
-pub(crate) fn end(filling: &mut Filling, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-    let number = filling.number();
-    let filled = lanes.seen().all(|lane| lane.filled == Some(number));
-    if !cx.delta.members.is_filling() || !filled || !filling.ends() {
-        return;
-    }
-    for lane in 0..lanes.count() {
-        if let Some(Up::Filled { number, lacking }) = lanes.ask(lane, Down::EndFilling { number }, cx) {
-            filling.filled(number, lacking, lanes.count(), cx);
-        }
-    }
-}
-
-/// All lanes are done. The lane may have given up meanwhile.
-pub(crate) fn end_filling(lane: &mut Lane, number: u64, cx: &mut Cx<'_>) {
-    let done = lane.sync.as_ref().is_some_and(|sync| sync.filled() == Some(number));
-    let lacking = done.then(|| end_sync(lane, cx));
-    cx.delta.tell(Up::Filled { number, lacking });
-}
-
-/// The state of the mirror, for people.
-pub(crate) fn status(lanes: &Lanes, members: &Members) -> MirrorStatus {
-    match members.state {
-        // A user who hears that a member is left out may take it away. If that isn't recorded yet,
-        // a power cut leaves a cache that wants both. So it is told only when it is recorded (test:
-        // `nobody_is_left_out_before_that_is_recorded`).
-        MembersState::Whole | MembersState::Leaving { .. } => MirrorStatus::Whole,
-        MembersState::Syncing | MembersState::Pairing => {
-            let (copied, of) = copied(lanes);
-            MirrorStatus::Syncing { copied, of }
-        }
-        MembersState::Single if members.pairing().mirror == Mirror::None => MirrorStatus::None,
-        MembersState::Single => MirrorStatus::Alone { member: members.lead },
-        MembersState::Broken => MirrorStatus::Alone { member: members.pairing().lead },
-    }
-}
+use part::holds_dirty;
+use state::{Fill, SyncPhase};
 
 const fn new_member(cx: &Cx<'_>) -> DeviceId {
     device(1 - cx.delta.members.lead)
-}
-
-/// Ends a lane's sync. Returns how many dirty blocks the new member lacks.
-fn end_sync(lane: &mut Lane, cx: &mut Cx<'_>) -> u64 {
-    let Some(Sync { what, missed, .. }) = lane.sync.take() else { return 0 };
-    if what == Fill::Clean {
-        return 0;
-    }
-    if what == Fill::All {
-        // Destage could read some blocks meanwhile, and the other member doesn't have them.
-        for (flat, slot) in &missed {
-            if lane.store.get(*flat).is_some_and(|found| !found.dirty && found.slot == *slot) {
-                lane.unmap(*flat, cx);
-                lane.record_dropped(*flat, cx);
-            }
-        }
-    }
-    let missed = missed.into_iter().filter(|(flat, slot)| holds_dirty(lane, *flat, *slot)).map(|(flat, _)| flat);
-    let missed: BTreeSet<Flat> = missed.collect();
-    lane.trouble.only_lead_has(missed.iter().copied());
-    // The new member has blocks that were taken for lost after they were copied. It also has lost
-    // blocks that are no longer being replaced.
-    let has = |flat: &Flat| lane.store.get(*flat).is_some() && !missed.contains(flat) && !lane.is_changing(*flat);
-    let found: Vec<Flat> = lane.trouble.lost().filter(has).collect();
-    for flat in found {
-        take_for_found(lane, flat, cx);
-    }
-    missed.len() as u64
-}
-
-/// Whether this slot has the newest version of a dirty block.
-fn holds_dirty(lane: &Lane, flat: Flat, slot: u32) -> bool {
-    lane.store.get(flat).is_some_and(|found| found.dirty && found.slot == slot)
 }
 
 /// Whether a checkpoint begun now would lack its beginning on a new mirror.

@@ -12,7 +12,7 @@ use crate::act::direct::{drop_replaced, give_up_awaiting_clean, resume_awaiting_
 use crate::act::hang::look_for_lost;
 use crate::act::recover::end_recovery;
 use crate::act::recover::eras::forget_sent;
-use crate::act::sync::{end_filling, fill};
+use crate::act::sync::part::{end_filling, fill};
 use crate::act::volumes::index::{forget, widen};
 use crate::act::write::give_up_room;
 use crate::cx::Cx;
