@@ -32,7 +32,7 @@ pub(super) fn of_program(tree: &Tree, scratch: &Path, about: &About) -> Result<(
     let depends = depends(tree, scratch)?;
     let head = head(tree, NAME, about)?;
     let text = format!(
-        "{head}Section: admin\nPriority: optional\nDepends: {depends}\nRecommends: systemd, udev\nSuggests: fuse3, libnbd-bin, man-db, nbd-client, qemu-utils\nDescription: {SUMMARY}
+        "{head}Section: admin\nPriority: optional\nDepends: {depends}, procps\nRecommends: systemd, udev\nSuggests: fuse3, libnbd-bin, man-db, nbd-client, qemu-utils\nDescription: {SUMMARY}
  Flashfront puts a fast device (SSD, NVMe) in front of a slow one (disk,
  array, network volume) and serves the two as one block device: over NBD,
  to virtual machines over vhost-user-blk, as a ublk device, or as a file

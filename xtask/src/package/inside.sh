@@ -135,7 +135,10 @@ step "an upgrade leaves the volume alone"
 echo flashfront install | dpkg --set-selections
 inode=$(stat -c %i /usr/bin/flashfront)
 dpkg -i /test/new.deb 2>&1 | tee /test/said
-[ "$how" = plain ] || grep -q 'systemctl restart flashfront@data.service' /test/said || fail "a word about the restart"
+if [ "$how" = systemd ]; then
+    grep -q "flashfront upgrade --control $control" /test/said || fail "a word about the upgrade"
+    grep -q 'systemctl restart flashfront@data.service' /test/said || fail "a word about the restart"
+fi
 [ "$(stat -c %i /usr/bin/flashfront)" != "$inode" ] || fail "another program"
 [ "$(pid_of flashfront@data)" = "$before" ] || fail "the same process as before the upgrade"
 readlink "/proc/$before/exe" | grep -q deleted || fail "the daemon runs the old program"
@@ -143,11 +146,30 @@ qemu-io -f raw -c 'read -P 0xa5 0 4M' -c 'write -P 0x11 128M 1M' -c flush "$nbd"
 if dpkg --remove flashfront; then fail "a refusal, with the old program too"; fi
 
 if [ "$how" = systemd ]; then
+    step "the new program takes over, twice, and a client stays connected"
+    mkfifo /test/commands
+    qemu-io -f raw "$nbd" </test/commands >/test/client 2>&1 &
+    client=$!
+    exec 3>/test/commands
+    echo 'write -P 0x22 192M 1M' >&3
+    until_it_does grep 'wrote 1048576/1048576' /test/client
+    flashfront upgrade --control $control
+    flashfront upgrade --control $control
+    printf 'read -P 0x22 192M 1M\nread -P 0xa5 0 4M\nflush\nquit\n' >&3
+    exec 3>&-
+    wait $client || fail "a client that stays connected: $(cat /test/client)"
+    [ "$(grep -c ' read [0-9]*/' /test/client)" = 2 ] || fail "two reads: $(cat /test/client)"
+    if grep -i -e failed -e error /test/client; then fail "reads of what was written"; fi
+    after=$(pid_of flashfront@data)
+    [ "$after" != "$before" ] || fail "another process"
+    [ "$(readlink "/proc/$after/exe")" = /usr/bin/flashfront ] || fail "the new program"
+    [ "$(systemctl show --property NRestarts --value flashfront@data)" = 0 ] || fail "no restart"
+
     step "a reload, and a start after kill -9"
     systemctl reload flashfront@data
-    kill -KILL "$before"
+    kill -KILL "$after"
     until_it_does flashfront status --control $control
-    [ "$(pid_of flashfront@data)" != "$before" ] || fail "a new daemon"
+    [ "$(pid_of flashfront@data)" != "$after" ] || fail "a new daemon"
     qemu-io -f raw -c 'read -P 0xa5 0 4M' -c 'read -P 0x5a 64M 1M' -c 'read -P 0x11 128M 1M' "$nbd"
 fi
 
