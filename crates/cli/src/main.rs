@@ -34,6 +34,7 @@ mod log;
 mod man;
 mod mirror;
 mod object;
+mod prefetch;
 mod progress;
 mod record;
 #[cfg(test)]
@@ -101,6 +102,7 @@ enum Verb {
     Volume(volume::Volume),
     Cache(cache::Cache),
     Drain(drain::Drain),
+    Prefetch(prefetch::Prefetch),
     Upgrade(upgrade::Upgrade),
     Mirror(mirror::Mirror),
     Detach(detach::Detach),
@@ -139,6 +141,7 @@ fn main() -> ExitCode {
         Verb::Volume(verb) => verb.run(),
         Verb::Cache(verb) => verb.run(),
         Verb::Drain(verb) => verb.run(),
+        Verb::Prefetch(verb) => verb.run(),
         Verb::Upgrade(verb) => verb.run(),
         Verb::Mirror(verb) => verb.run(),
         Verb::Detach(verb) => verb.run(),

@@ -22,6 +22,7 @@ use crate::world::{Opened, World};
 enum Asked {
     Read { origin: usize, sector: u64, start: u64 },
     Map { origin: usize, sector: u64, start: u64 },
+    Warm,
     Write { op: u32, durable: bool },
     Flush { origin: usize, start: u64 },
 }
@@ -74,6 +75,13 @@ impl Client {
         let start = self.oracle.begin_read();
         let id = self.world.submit(RequestOp::Read, origin, sector, sectors, false, None);
         self.asked.insert(id, Asked::Read { origin, sector, start });
+        id
+    }
+
+    /// Has a range brought into the cache, for nobody.
+    pub fn warm(&mut self, origin: usize, sector: u64, sectors: u64, replace: bool) -> RequestId {
+        let id = self.world.submit(RequestOp::Warm { replace }, origin, sector, sectors, false, None);
+        self.asked.insert(id, Asked::Warm);
         id
     }
 
@@ -163,6 +171,7 @@ impl Client {
                     let verdict = self.oracle.end_map(origin, sector, start, &holes);
                     verdict.unwrap_or_else(|violation| panic!("map at {:?}: {violation}", self.world.now));
                 }
+                Asked::Warm => {}
                 Asked::Write { op, durable } => self.oracle.end_write(op, ok, durable),
                 Asked::Flush { origin, start } => self.oracle.end_flush(origin, start, ok),
             }

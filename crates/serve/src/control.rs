@@ -39,6 +39,9 @@ pub use server::Server;
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// The most clients at a time. For the next one the connection of an idle client is closed.
 pub const CONNECTIONS_MAX: usize = 16;
+/// The longest range that is prefetched by one command: less than a second of a disk's time, and
+/// beside clients less than [`ANSWER_TIMEOUT`].
+pub const PREFETCH_BYTES_MAX: u64 = 1 << 20;
 /// How long a client may take for one line, and for reading its answer; then its connection is
 /// closed.
 pub const LINE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -145,6 +148,19 @@ pub enum Command {
         /// The volume; the only one if absent.
         #[serde(default)]
         volume: Option<String>,
+    },
+    /// Bring a range of a volume into the cache. The answer comes when that is done; an operator
+    /// that wants more asks again then.
+    Prefetch {
+        /// The volume.
+        volume: String,
+        /// First byte.
+        offset: u64,
+        /// Bytes, at most [`PREFETCH_BYTES_MAX`].
+        bytes: u64,
+        /// Blocks that were not asked for lately may leave for it.
+        #[serde(default)]
+        replace: bool,
     },
     /// Let another program take over, with the clients. Answered when it serves.
     Upgrade {

@@ -58,6 +58,7 @@ mod members;
 mod mirror;
 mod open;
 mod opened;
+mod prefetch;
 mod reload;
 mod reload_handle;
 mod resolve;

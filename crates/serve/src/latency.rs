@@ -144,6 +144,12 @@ impl Latencies {
         measured.record(now.since_ns(answered.since), u64::from(answered.bytes), now);
     }
 
+    /// Counts the requests of a volume and a kind since the start.
+    pub(crate) fn count(&self, OriginId(id): OriginId, kind: Kind) -> u64 {
+        let kinds = self.volumes.get(id as usize).and_then(Option::as_ref);
+        kinds.map_or(0, |kinds| kinds[kind as usize].since_start.count())
+    }
+
     /// Forgets a volume that is gone.
     pub(crate) fn forget(&mut self, OriginId(id): OriginId) {
         if let Some(kinds) = self.volumes.get_mut(id as usize) {

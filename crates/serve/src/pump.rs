@@ -20,12 +20,13 @@ use mio::{Events, Poll, Token};
 use crate::control::ControlCall;
 use crate::frontend::desk::{Clock, Desk, Shortage};
 use crate::frontend::ended::Ended;
-use crate::frontend::{Export, Frontend, TokenRange};
+use crate::frontend::{Export, Frontend, TokenRange, prefetch};
 use crate::latency::{Durations, Latencies};
 use crate::tap::{Tapping, Taps};
 
 mod devices;
 mod hand_over;
+mod offers;
 
 pub use devices::Devices;
 pub(crate) use devices::{DeviceSet, HangNews};
@@ -54,6 +55,8 @@ pub struct Pump {
     next_token: usize,
     /// Front-ends that were told to stop while others go on, by their places.
     leaving: Vec<usize>,
+    /// What operators want to be prefetched; none before the first one has asked.
+    prefetches: Option<prefetch::Orders>,
     /// Requests, and whether each may wait for an origin.
     requests: VecDeque<(Request, bool)>,
     /// Something was taken that the engine has not settled, but reads that were foreseen to be
@@ -86,6 +89,7 @@ impl Pump {
             exports: Vec::new(),
             next_token: FIRST_FRONTEND_TOKEN,
             leaving: Vec::new(),
+            prefetches: None,
             requests: VecDeque::new(),
             unsettled: true,
             effects: Effects::default(),
@@ -129,30 +133,6 @@ impl Pump {
         frontend.register(self.poll.registry(), tokens)?;
         self.frontends.push((frontend, tokens));
         Ok(())
-    }
-
-    /// The volumes on offer.
-    pub(crate) fn exports(&self) -> &[Export] {
-        &self.exports
-    }
-
-    /// Offers other volumes from now on. Those who have opened one that is gone keep it open.
-    pub(crate) fn set_exports(&mut self, exports: Vec<Export>) {
-        self.exports = exports;
-        for (frontend, _) in &mut self.frontends {
-            frontend.exports_changed(&self.exports);
-        }
-    }
-
-    /// Counts the clients of a volume, and the users of a block device that shows it.
-    pub(crate) fn users_of(&self, export: &Export) -> usize {
-        let devices = self.frontends.iter().filter(|(frontend, _)| frontend.only() == Some(export.origin));
-        export.guests.count().max(devices.map(|(frontend, _)| frontend.holders()).sum())
-    }
-
-    /// The addresses at which clients reach a volume.
-    pub(crate) fn uris_of(&self, export: &Export) -> Vec<String> {
-        self.frontends.iter().filter_map(|(frontend, _)| frontend.uri_of(export)).collect()
     }
 
     /// Forgets a volume that the engine has no more.
@@ -303,7 +283,8 @@ impl Pump {
         };
         let (freed, shortage) = (&mut self.freed, &mut self.shortage);
         let (clock, now) = (self.clock, self.now);
-        let desk = Desk { arena: &mut self.arena, exports: &self.exports, freed, shortage, clock, now, submit };
+        let (arena, exports, latencies) = (&mut self.arena, &self.exports, Some(&self.latencies));
+        let desk = Desk { arena, exports, freed, shortage, clock, now, latencies, submit };
         (&mut *self.frontends[at].0, desk, self.poll.registry())
     }
 

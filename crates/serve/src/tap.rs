@@ -61,7 +61,7 @@ impl Tapped {
             RequestOp::Write | RequestOp::WriteBytes { .. } => TappedOp::Write,
             RequestOp::Discard | RequestOp::WriteZeroes { .. } => TappedOp::Discard,
             RequestOp::Flush => TappedOp::Flush,
-            RequestOp::Prefetch | RequestOp::Map => return None,
+            RequestOp::Prefetch | RequestOp::Warm { .. } | RequestOp::Map => return None,
         };
         // Its range means nothing.
         let (lba, sectors) = if op == TappedOp::Flush { (0, 0) } else { (request.lba.0, request.sectors) };

@@ -43,6 +43,7 @@ mod objects;
 mod ordered;
 mod other_way;
 mod power_cut;
+mod prefetch;
 mod record;
 mod refusal;
 mod reload;

@@ -38,11 +38,11 @@ fn ends_by_itself(coordinator: &Coordinator, request: &Request, lanes: &Lanes, c
     let Some((origin, None)) = check_request(coordinator, request, cx) else { return true };
     let cut = if let RequestOp::WriteBytes { head, tail } = request.op { (head, tail) } else { (0, 0) };
     let (lba, sectors, buf) = (request.lba.0, request.sectors, request.buf);
-    let range = Range { origin, lba, sectors, buf, cut, congested: false };
+    let range = Range { origin, lba, sectors, buf, cut, congested: false, warm: None };
     match request.op {
         RequestOp::Read | RequestOp::Prefetch => is_hit(coordinator, range, lanes, cx),
         RequestOp::Write | RequestOp::WriteBytes { .. } => is_absorbed(coordinator, range, request.fua, lanes, cx),
-        RequestOp::Map => false,
+        RequestOp::Map | RequestOp::Warm { .. } => false,
         RequestOp::Flush | RequestOp::Discard | RequestOp::WriteZeroes { .. } => true,
     }
 }

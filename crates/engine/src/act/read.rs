@@ -15,6 +15,7 @@ use crate::act::detour::{detour, read_detour};
 use crate::act::expect::{expect_copies, expect_missed};
 use crate::act::neighbours::{has_room_for_missed, read_missed};
 use crate::act::under_way::{go_on, share};
+use crate::act::warm::{bring, start_warm};
 use crate::cx::{Cx, blocks_span};
 use crate::fact::canary::Canary;
 use crate::fact::io::{DeviceError, Op, RequestError};
@@ -35,6 +36,9 @@ fn waiting(lane: &mut Lane, flat: Flat, past: bool) -> Option<(Span, bool)> {
 
 /// Starts a read piece that has its lock: each block from RAM, the cache device or the origin.
 pub(crate) fn start_read(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) {
+    if lane.pieces[piece].warm.is_some() {
+        return start_warm(lane, piece, cx);
+    }
     let (first, blocks, buf_block) =
         (lane.pieces[piece].first, lane.pieces[piece].blocks, lane.pieces[piece].buf_block);
     let buf = lane.pieces[piece].buf.expect("a read has a buffer");
@@ -216,7 +220,10 @@ pub(crate) fn read_step(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) {
     }
     if lane.pieces[piece].error.is_none() && !lane.pieces[piece].bypass {
         for (block, blocks) in lane.pieces[piece].take_missed() {
-            (block..block + blocks).for_each(|block| promote(lane, piece, block, cx));
+            (block..block + blocks).for_each(|block| match lane.pieces[piece].warm {
+                None => promote(lane, piece, block, cx),
+                Some(warm) => bring(lane, piece, block, warm, cx),
+            });
         }
     }
     lane.finish(piece, cx);

@@ -3,6 +3,7 @@
 
 use crate::act::answer::{part_done, refuse};
 use crate::act::map::map;
+use crate::act::prefetch::{prefetch, warm};
 use crate::act::ranges::take_range;
 use crate::act::zeroes::write_zeroes;
 use crate::coordinator::Coordinator;
@@ -27,7 +28,7 @@ const fn kind_of(op: RequestOp) -> AnswerKind {
         RequestOp::Read | RequestOp::Prefetch => AnswerKind::Hit,
         RequestOp::Write | RequestOp::WriteBytes { .. } | RequestOp::WriteZeroes { .. } => AnswerKind::Write,
         RequestOp::Flush => AnswerKind::Flush,
-        RequestOp::Discard | RequestOp::Map => AnswerKind::Other,
+        RequestOp::Discard | RequestOp::Map | RequestOp::Warm { .. } => AnswerKind::Other,
     }
 }
 
@@ -79,15 +80,16 @@ pub(crate) fn accept(coordinator: &mut Coordinator, arrived: Request, lanes: &mu
         }
         RequestOp::Flush => counters.flushes += 1,
         RequestOp::Discard => counters.discards += 1,
-        RequestOp::Map => {}
+        RequestOp::Map | RequestOp::Warm { .. } => {}
     }
     let cut = if let RequestOp::WriteBytes { head, tail } = arrived.op { (head, tail) } else { (0, 0) };
     let (lba, sectors, buf) = (arrived.lba.0, arrived.sectors, arrived.buf);
-    let range = Range { origin, lba, sectors, buf, cut, congested: false };
+    let range = Range { origin, lba, sectors, buf, cut, congested: false, warm: None };
     match arrived.op {
         RequestOp::Flush => flush(coordinator, request, origin, lanes, cx),
         RequestOp::Read => read(coordinator, request, range, lanes, cx),
         RequestOp::Prefetch => prefetch(coordinator, request, range, lanes, cx),
+        RequestOp::Warm { replace } => warm(coordinator, request, range, replace, lanes, cx),
         RequestOp::Write | RequestOp::WriteBytes { .. } => write(coordinator, request, range, arrived.fua, lanes, cx),
         RequestOp::Discard => {
             split_whole(coordinator, request, range, PieceKind::Discard, arrived.fua, lanes, cx);
@@ -148,13 +150,6 @@ fn read(coordinator: &mut Coordinator, request: usize, range: Range, lanes: &mut
     let sequential = cutoff > 0 && stream_bytes > cutoff;
     cx.delta.counters.bypassed_sequential += u64::from(sequential);
     let bypass = sequential || cx.facts.origins[range.origin].mode == Mode::Passthrough;
-    split(coordinator, request, range, PieceKind::Read, false, bypass, lanes, cx);
-}
-
-/// As a read, but of no stream: what a client asks for by this is to be in the cache, however
-/// much it is.
-fn prefetch(coordinator: &mut Coordinator, request: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-    let bypass = cx.facts.origins[range.origin].mode == Mode::Passthrough;
     split(coordinator, request, range, PieceKind::Read, false, bypass, lanes, cx);
 }
 
@@ -244,7 +239,8 @@ pub(crate) fn split(
     let last_is_whole = end_sector * SECTOR_BYTES == origin.size_bytes && range.cut.1 == 0;
     let missing = (BLOCK_SECTORS - end_sector % BLOCK_SECTORS) % BLOCK_SECTORS * SECTOR_BYTES;
     let behind = if last_is_whole { 0 } else { missing as u16 + range.cut.1 };
-    if let Some(access) = shadowed(kind, bypass, origin.mode) {
+    let access = shadowed(kind, bypass, origin.mode).filter(|_| range.warm.is_none());
+    if let Some(access) = access {
         let hold = coordinator.shadow.note(access, first.0..end.0, || Live {
             found: cx.delta.counters.found(),
             reads_around: cx.delta.origins[range.origin].gauge.reads_are_dear(cx.now),
@@ -272,6 +268,7 @@ pub(crate) fn split(
             durable,
             bypass,
             congested: range.congested,
+            warm: range.warm,
             lock: None,
             pending: 0,
             error: None,

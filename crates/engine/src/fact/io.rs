@@ -36,6 +36,12 @@ pub enum RequestOp {
     /// Bring the range into the cache, as far as the policy admits that. The buffer is filled as by
     /// a read.
     Prefetch,
+    /// Bring the range into the cache, for nobody who reads it now. What is there already is left
+    /// as it is, and not read. The buffer is the engine's to use.
+    Warm {
+        /// Whether blocks of others may leave for it; else only free room is used.
+        replace: bool,
+    },
     /// Fill the buffer, of [`crate::MAP_BYTES`], with a list of the range's extents
     /// ([`crate::fact::extents`]). The range begins and ends with a block, or with the origin; it
     /// may be of any length. The list may tell of less.
@@ -55,7 +61,7 @@ impl RequestOp {
     /// Whether the request has a buffer that is filled or stored.
     #[must_use]
     pub const fn has_payload(self) -> bool {
-        matches!(self, Self::Read | Self::Prefetch) || self.stores()
+        matches!(self, Self::Read | Self::Prefetch | Self::Warm { .. }) || self.stores()
     }
 
     /// Bytes that the client gets or gives with so many sectors. A prefetch gives nothing.
@@ -126,7 +132,8 @@ pub enum AnswerKind {
     Write,
     /// A FLUSH.
     Flush,
-    /// A discard, a question about the map, or a request that was refused without any work.
+    /// A discard, a question about the map, what is brought for nobody, or a request that was
+    /// refused without any work.
     Other,
 }
 

@@ -57,6 +57,10 @@ counters! {
     neighbour_blocks,
     /// Blocks that were put in the window, in RAM, because one beside them missed.
     waiting_neighbour_blocks,
+    /// Blocks that a prefetch has put in the cache.
+    warmed_blocks,
+    /// Blocks that a prefetch asked for in vain: no room was free, or the cache device was busy.
+    unwarmed_blocks,
     /// Blocks that were not put in the cache because the flash budget was used up.
     over_budget_blocks,
     /// Blocks that reclaim copied forward.

@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use crate::fact::io::{AnswerKind, Request, RequestError, RequestId};
 use crate::fact::memory::Buf;
 use crate::fact::types::Time;
+use crate::organ::piece::Warm;
 use crate::organ::zeroes::Used;
 
 /// A request in flight.
@@ -81,4 +82,6 @@ pub(crate) struct Range {
     pub(crate) cut: (u16, u16),
     /// The range goes past the cache only because the log takes no more.
     pub(crate) congested: bool,
+    /// What is missing of it is brought into the cache, for nobody.
+    pub(crate) warm: Option<Warm>,
 }

@@ -50,6 +50,15 @@ impl PieceKind {
     }
 }
 
+/// What room a read may use that brings its blocks into the cache for nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Warm {
+    /// Free room alone.
+    IntoFreeRoom,
+    /// Any: the policy says which blocks leave.
+    Replacing,
+}
+
 /// The part of a request that falls into one stripe, in whole blocks.
 ///
 /// It is moved some times, which costs the more the longer it is: a twentieth of a hit when it had
@@ -74,6 +83,8 @@ pub(crate) struct Piece {
     /// A direct write only because the log takes no more: if the origin refuses it, it waits for
     /// the log.
     pub(crate) congested: bool,
+    /// A read that brings what is missing into the cache, for nobody.
+    pub(crate) warm: Option<Warm>,
     pub(crate) lock: Option<LockId>,
     /// I/Os in flight.
     pub(crate) pending: u32,

@@ -46,11 +46,13 @@ pub enum Extra {
     /// The cache moves to other devices, and members of a mirrored one are removed, where no device
     /// fails.
     Moves,
+    /// Ranges are brought into the cache before they are read.
+    Warm,
 }
 
 impl Extra {
     /// All, with what each is called in a [`Change`](super::Change).
-    pub const ALL: [(Self, &str); 15] = [
+    pub const ALL: [(Self, &str); 16] = [
         (Self::NewOptions, "new-options"),
         (Self::DropClean, "drop-clean"),
         (Self::BusyStop, "busy-stop"),
@@ -66,6 +68,7 @@ impl Extra {
         (Self::Volumes, "volumes"),
         (Self::Grown, "grown"),
         (Self::Moves, "moves"),
+        (Self::Warm, "warm"),
     ];
 
     /// Draws the extras of a seed's life. Three lives of five have none, so most lives remain what

@@ -422,7 +422,10 @@ impl Life {
             self.client.flush(origin)
         } else {
             let (sector, sectors) = self.place(origin, who);
-            if self.rng.below(100) < plan.reads {
+            let reads = self.rng.below(100) < plan.reads;
+            if reads && self.plan.has(Extra::Warm) && one_in(&mut self.extra_rng, 3) {
+                self.client.warm(origin, sector, sectors, self.extra_rng.below(2) == 0)
+            } else if reads {
                 self.client.read(origin, sector, sectors)
             } else {
                 let fua = one_in(&mut self.rng, plan.fua_every);

@@ -31,3 +31,4 @@ mod sweep;
 mod torture;
 mod unproven;
 mod volumes;
+mod warm;

@@ -120,7 +120,8 @@ impl Carrier {
         let submit = |request, may_wait| *asked |= requests.send((request, may_wait)).is_ok();
         let (freed, shortage) = (&mut self.freed, &mut self.shortage);
         let (clock, now) = (self.clock, self.now);
-        let mut desk = Desk { arena: &mut self.arena, exports: &self.exports, freed, shortage, clock, now, submit };
+        let (arena, exports, latencies) = (&mut self.arena, &self.exports, None);
+        let mut desk = Desk { arena, exports, freed, shortage, clock, now, latencies, submit };
         call(frontend, self.poll.registry(), &mut desk)
     }
 

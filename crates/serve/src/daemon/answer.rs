@@ -7,6 +7,7 @@ use flashfront_engine::{Control, DeviceId, DirtyOnRemove, Input, OriginStatus, S
 
 use super::mirror::{Cache, NewMirror};
 use super::open::member_id;
+use super::prefetch::prefetch;
 use super::set::{Changes, set};
 use super::volumes::orders::{Order, Wanted};
 use super::whole::whole;
@@ -89,6 +90,11 @@ impl Daemon {
                 Response::Status(Box::new(StatusReport::new(&self.pump.engine().status(), &self.facts())))
             }
             Command::Record { volume } => self.record(volume.as_deref()),
+            Command::Prefetch { volume, offset, bytes, replace } => {
+                let to = (&self.config, &mut self.pump);
+                let begun = prefetch(to, &volume, offset..offset.saturating_add(bytes), replace, reply);
+                return begun.err().map(|message| Response::Error { message });
+            }
             Command::Drain { .. } | Command::Set { .. } if self.config.without_cache => Response::Error {
                 message: "the origin is served without its cache (serve --without-cache): there is nothing to drain, and nothing that could be set; stop, and serve it with the cache".to_owned(),
             },

@@ -8,6 +8,7 @@ use flashfront_engine::{Buf, Memory, OriginId, Request, Time};
 
 use super::waiting::Waiting;
 use super::{Core, Export};
+use crate::latency::{Kind, Latencies};
 
 /// The parts of a pump or a carrier that its front-ends use; `submit` takes their requests, and
 /// whether each may wait for an origin.
@@ -19,6 +20,8 @@ pub(crate) struct Desk<'a, S> {
     pub(crate) shortage: &'a mut Shortage,
     pub(crate) clock: Clock,
     pub(crate) now: Time,
+    /// How long requests took; none in a carrier, which measures nothing.
+    pub(crate) latencies: Option<&'a Latencies>,
     pub(crate) submit: S,
 }
 
@@ -145,6 +148,10 @@ impl<S: FnMut(Request, bool)> Core for Desk<'_, S> {
 
     fn time_of(&self, moment: Instant) -> Time {
         self.clock.time_of(moment)
+    }
+
+    fn missed(&self, origin: OriginId) -> u64 {
+        self.latencies.map_or(0, |it| it.count(origin, Kind::Miss))
     }
 
     fn submit(&mut self, request: Request) {

@@ -25,6 +25,7 @@ mod guests;
 mod inlet;
 pub mod nbd;
 mod piece;
+pub(crate) mod prefetch;
 #[cfg(feature = "ublk")]
 pub mod ublk;
 pub mod vhost_user_blk;
@@ -130,6 +131,11 @@ pub trait Core {
     /// A moment that another thread has noted, in the same clock.
     fn time_of(&self, _moment: Instant) -> Time {
         Time(0)
+    }
+
+    /// Reads of clients of that origin, so far, that needed the origin itself.
+    fn missed(&self, _origin: OriginId) -> u64 {
+        0
     }
 
     /// Hands a request to the engine. The answer comes through [`Frontend::reply`], exactly once

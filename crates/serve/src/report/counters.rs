@@ -42,6 +42,8 @@ counters! {
     promoted_blocks: "Blocks that missed, or came along with one that did and were asked for, and were put in the cache.",
     neighbour_blocks: "Blocks that were put in the cache because one beside them missed.",
     waiting_neighbour_blocks: "Blocks that were put in the window, in RAM, because one beside them missed.",
+    warmed_blocks: "Blocks that a prefetch put in the cache.",
+    unwarmed_blocks: "Blocks that a prefetch did not put in the cache: no room was free, or the cache device was busy.",
     over_budget_blocks: "Blocks that were not put in the cache because the flash budget was used up.",
     reinserted_blocks: "Blocks that reclaim copied forward.",
     moved_blocks: "Blocks among these that were moved to win back the dead room beside them.",

@@ -52,7 +52,7 @@ pub(super) fn parts(want: &Want, export: &Export) -> Option<Vec<Part>> {
         RequestOp::Discard if want.zeroed => zeroed(offset, offset + len, export.size_bytes),
         RequestOp::Discard | RequestOp::WriteZeroes { .. } | RequestOp::Flush => vec![Part { op, offset, len }],
         // Clients of these front-ends never ask for these.
-        RequestOp::WriteBytes { .. } | RequestOp::Prefetch | RequestOp::Map => return None,
+        RequestOp::WriteBytes { .. } | RequestOp::Prefetch | RequestOp::Warm { .. } | RequestOp::Map => return None,
     };
     debug_assert!(parts.len() <= PARTS_MAX, "{want:?} in {parts:?}");
     Some(parts)
