@@ -3,9 +3,10 @@
 //! client sees an error. Programs that refuse, fail, or are killed cost nothing.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output};
+use std::process::{Child, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,6 +19,7 @@ use serde_json::Value;
 use crate::harness::{Daemon, MIB, Random, Volume, flashfront, must, output, show, skip_without, tool};
 use crate::kill::verify_after_crash;
 use crate::stamps::{Record, SECTOR};
+use crate::tls::pki;
 use crate::writers::{Answered, lock, write_until_over};
 
 const WRITERS: u64 = 3;
@@ -152,6 +154,85 @@ fn fio_verifies_over_upgrades() {
     let (middle, most) = (paused[paused.len() / 2], paused[paused.len() - 1]);
     println!("{} upgrades under fio; paused, as they say: median {middle} ms, at most {most} ms", paused.len());
     volume.stop();
+    volume.assert_sound();
+}
+
+#[test]
+fn fio_verifies_over_upgrades_by_tcp() {
+    if skip_without(&["fio"]) {
+        return;
+    }
+    let volume = Volume::new(CACHE_MIB, ORIGIN_MIB);
+    must(&mut volume.format());
+    let daemon = Daemon::spawn(volume.serve_nowhere().args(["--nbd", "tcp:127.0.0.1:0"]), &volume.log);
+    let uri = daemon.ready();
+    let mut command = tool("fio");
+    command.args(["--name=v", "--ioengine=nbd", "--rw=randwrite", "--bs=16k", "--iodepth=16", "--verify=crc32c"]);
+    command.args(["--size=48m", "--loops=3", "--verify_backlog=64"]).arg(format!("--uri={uri}"));
+    command.current_dir(volume.place.dir());
+    let done = AtomicBool::new(false);
+    let (fio, stayed) = thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            let output = output(&mut command);
+            done.store(true, Ordering::SeqCst);
+            output
+        });
+        let mut stayed = 0;
+        while !done.load(Ordering::SeqCst) {
+            stayed += upgraded(&volume)["clients"].as_u64().expect("it says how many");
+        }
+        (running.join().expect("fio has ended"), stayed)
+    });
+    assert!(fio.status.success() && stayed > 0, "{stayed} clients stayed; {}\n{}", show(&fio), volume.stderr());
+    daemon.stop();
+    volume.assert_sound();
+}
+
+#[test]
+fn clients_inside_tls_are_cut_off_only_if_that_is_said() {
+    if skip_without(&["qemu-io"]) {
+        return;
+    }
+    let volume = Volume::new(CACHE_MIB, ORIGIN_MIB);
+    let pki = pki(volume.place.dir(), "one");
+    must(&mut volume.format());
+    let mut command = volume.serve_nowhere();
+    command.args(["--nbd", "tcp:localhost:0", "--tls-certificates"]).arg(&pki.server);
+    let daemon = Daemon::spawn(&mut command, &volume.log);
+    let port = daemon.ready().rsplit(':').next().expect("it has a port").to_owned();
+    let qemu_io = || {
+        let mut command = tool("qemu-io");
+        let credentials = format!("tls-creds-x509,id=tls,endpoint=client,dir={}", pki.client.display());
+        command.arg("--object").arg(credentials).arg("--image-opts");
+        command.arg(format!("driver=nbd,host=localhost,port={port},tls-creds=tls"));
+        command
+    };
+    let mut client = qemu_io().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("qemu-io can be started");
+    let mut commands = client.stdin.take().expect("it is piped");
+    let mut lines = BufReader::new(client.stdout.take().expect("it is piped")).lines();
+    let mut says = |words: &str| {
+        let mut all = lines.by_ref().map(|line| line.expect("it speaks text"));
+        assert!(all.any(|line| line.contains(words)), "the client never says {words}");
+    };
+    writeln!(commands, "write -P 7 0 4M").expect("the client reads");
+    says("wrote 4194304/4194304");
+
+    let program = flashfront().get_program().to_owned();
+    let said = refused(&volume, Path::new(&program));
+    assert!(said.contains("TLS") && said.contains("--disconnect") && said.contains("nothing was changed"), "{said}");
+    writeln!(commands, "read -P 7 0 4M").expect("nobody was disconnected");
+    says("read 4194304/4194304");
+
+    let text = must(volume.ask("upgrade").args(["--disconnect", "--json"]));
+    let report: Value = serde_json::from_str(&text).expect("it speaks JSON");
+    assert_eq!(report["clients"], 0, "{report}");
+    writeln!(commands, "read -P 7 0 4M").expect("the client reads");
+    drop(commands);
+    says("read failed");
+    client.wait().expect("it ends with its input");
+    let said = must(qemu_io().args(["-c", "read -P 7 0 4M"]));
+    assert!(said.contains("read 4194304/4194304") && !said.contains("failed"), "{said}");
+    daemon.stop();
     volume.assert_sound();
 }
 
@@ -348,7 +429,6 @@ fn a_daemon_that_is_killed_while_it_hands_over_loses_nothing() {
 }
 
 fn spawn(mut command: std::process::Command) -> Child {
-    use std::process::Stdio;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().expect("flashfront can be started")
 }
