@@ -273,13 +273,18 @@ impl Serve {
         inject::arm(injections, &mut hooks);
         emulate::arm(emulated_cache, emulated_origin, &mut hooks);
         let stop = hooks.stop.clone();
-        let (reload, reloaded) = (hooks.reload.clone(), stop.clone());
+        let (reload, late, reloaded) = (hooks.reload.clone(), hooks.reload.clone(), stop.clone());
         stopping::on_signals_of_a_daemon(&stop, service::stopping, move || {
             if passes.hang_up() {
                 return;
             }
             match changed(&flags, level, &dial) {
-                Ok(changed) => reload.ask(changed, &reloaded),
+                Ok(changed) => {
+                    reload.ask(changed, &reloaded);
+                    // Meanwhile another program may have taken this one's place. To be told twice
+                    // does no harm.
+                    let _ = passes.hang_up();
+                }
                 Err(error) => tracing::error!("reload: nothing was changed: {}", human::error(&error)),
             }
         })?;
@@ -289,7 +294,7 @@ impl Serve {
                 anyhow::bail!("{}", refused(blocks_dirty, &left))
             }
             Ended::HandedOver { front: Some(front) } if !service::is_told() => {
-                return Ok(ExitCode::from(front.stay(&stop, &follower)));
+                return Ok(ExitCode::from(front.stay(&stop, &late, &follower)));
             }
             Ended::HandedOver { .. } => {}
             Ended::Clean { blocks_dirty, left } => tracing::info!("{}", stopped(blocks_dirty, &left)),

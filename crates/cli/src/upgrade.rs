@@ -19,8 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 ///
 /// The new program is started with the daemon's arguments. It first says whether it can go on with
 /// what there is; a refusal changes nothing. Clients of NBD are handed over with their connections.
-/// What can't be handed over is said, and then nothing is changed: vhost-user-blk, FUSE, ublk,
-/// --threads, and NBD inside TLS.
+/// Virtual machines (vhost-user-blk) and clients inside TLS connect again, with --disconnect. What
+/// can't be handed over is said, and then nothing is changed: FUSE, ublk, and --threads.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -32,8 +32,8 @@ pub(crate) struct Upgrade {
     /// The new program [default: the file that the daemon was started from].
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
-    /// Close connections inside TLS, which can't be handed over: their clients have to connect
-    /// again.
+    /// Close the connections of virtual machines, and those inside TLS, which can't be handed over.
+    /// Their clients have to connect again; QEMU does with reconnect=1.
     #[arg(long)]
     disconnect: bool,
     /// Print the result as JSON.

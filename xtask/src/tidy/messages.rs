@@ -66,6 +66,7 @@ const SPEAKERS: &[&str] = &[
     "crates/serve/src/frontend/nbd/tls",
     "crates/serve/src/frontend/vhost_user_blk/broken.rs",
     "crates/serve/src/frontend/vhost_user_blk/files.rs",
+    "crates/serve/src/frontend/vhost_user_blk/hold.rs",
     "crates/serve/src/frontend/vhost_user_blk/private.rs",
     "crates/serve/src/offline/format.rs",
     "crates/serve/src/origin_errors.rs",

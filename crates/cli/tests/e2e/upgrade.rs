@@ -16,6 +16,7 @@ use flashfront_serve::frontend::nbd::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::fuse::skip_without_fuse;
 use crate::harness::{Daemon, MIB, Random, Volume, flashfront, must, output, show, skip_without, tool};
 use crate::kill::verify_after_crash;
 use crate::stamps::{Record, SECTOR};
@@ -253,9 +254,12 @@ fn what_can_not_be_handed_over_is_said_and_nothing_is_changed() {
         volume.stop();
     };
     says(&mut volume, &[], "with --threads clients are served by threads of their own");
-    let socket: &'static str =
-        Box::leak(format!("--vhost-user-blk=unix:{}", volume.place.socket("vhost").display()).into_boxed_str());
-    says(&mut volume, &[socket], "its clients can't be handed over");
+    if !skip_without_fuse() {
+        let folder = volume.place.file("files");
+        fs::create_dir(&folder).expect("the folder is ours");
+        let files: &'static str = Box::leak(format!("--fuse={}", folder.display()).into_boxed_str());
+        says(&mut volume, &[files], "its clients can't be handed over");
+    }
 
     // A file that names other places would lose the clients of these.
     let file = volume.place.file("flashfront.toml");

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! vhost-user-blk under `kill -9`: a guest's driver in this process, whose requests the next daemon
-//! finishes.
+//! vhost-user-blk under `kill -9` and `upgrade`: a guest's driver in this process, whose requests
+//! the next daemon finishes.
 //!
 //! With durability "always" the guest must not notice anything. Whole virtual machines do the same
 //! in `cargo x vm reconnect`.
 
-use crate::harness::{Daemon, MIB, Random, Volume, must};
+use crate::harness::{Daemon, MIB, Random, Volume, must, output, show};
 
 #[expect(dead_code, clippy::unwrap_used, reason = "shared with the tests of the front-end, which use all of it")]
 #[path = "../../../serve/src/frontend/vhost_user_blk/tests/driver.rs"]
 mod driver;
 
-use driver::{DATA, Machine, PENDING, READ, STORE, Wire, usual};
+use driver::{DATA, FLUSH, Machine, PENDING, READ, STORE, Wire, usual};
 
 const KILLS: u64 = 12;
+const UPGRADES: u64 = 6;
 /// Requests in flight; each head has a part of the disk and of the memory for itself.
 const HEADS: u16 = 32;
 const PART_SECTORS: u64 = 2 * MIB / 512;
@@ -29,10 +30,10 @@ struct Part {
     in_flight: bool,
 }
 
-fn serve(volume: &Volume) -> Daemon {
+fn serve(volume: &Volume, options: &[&str]) -> Daemon {
     let mut serve = volume.serve();
     let place = format!("unix:{}", volume.place.socket("guest").display());
-    serve.args(["--durability", "always", "--vhost-user-blk", &place]);
+    serve.args(["--vhost-user-blk", &place]).args(options);
     let daemon = Daemon::spawn(&mut serve, &volume.log);
     let uris = daemon.ready();
     assert!(uris.contains("vhost-user-blk:"), "{uris}");
@@ -54,9 +55,7 @@ fn collect(machine: &mut Machine, parts: &mut [Part]) -> usize {
 
 #[test]
 fn a_guest_notices_no_kill_9() {
-    let seed = std::env::var("FLASHFRONT_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
-    println!("seed: FLASHFRONT_SEED={seed}");
+    let seed = seed();
     let mut random = Random::new(seed);
     let mut volume = Volume::new(32, 64);
     must(&mut volume.format());
@@ -66,44 +65,98 @@ fn a_guest_notices_no_kill_9() {
     for kill in 0..KILLS {
         // What one thread has left another must find.
         volume.threads = 1 + kill as usize % 2;
-        let daemon = serve(&volume);
+        let daemon = serve(&volume, &["--durability", "always"]);
         let wire = machine.connect(&socket, usual());
-        // What the last daemon left comes back without a word from us.
-        while parts.iter().any(|part| part.in_flight) {
-            if collect(&mut machine, &mut parts) == 0 {
-                std::thread::yield_now();
-            }
-        }
+        finish(&mut machine, &mut parts);
         verify(&mut machine, &wire, &parts, &format!("seed {seed}, kill {kill}"));
         let goal = 1 + random.below(400) as usize;
         let mut answered = 0;
         while answered < goal {
-            for (head, part) in parts.iter_mut().enumerate().filter(|(_, part)| !part.in_flight) {
-                let head = head as u16;
-                // Never less than before, so that all of it is of the last write.
-                part.sectors = part.sectors.max(1 + random.below(u64::from(PART_BYTES) / 512));
-                part.byte = part.byte.wrapping_add(1);
-                part.in_flight = true;
-                let (at, len) = (DATA + u64::from(head) * u64::from(PART_BYTES), part.sectors as u32 * 512);
-                machine.fill(at, len, part.byte);
-                machine.ask(usize::from(head % 2), head, STORE, u64::from(head) * PART_SECTORS + 3, at, len);
-            }
-            wire.kick(0);
-            wire.kick(1);
-            answered += collect(&mut machine, &mut parts);
+            answered += keep_busy(&mut machine, &wire, &mut parts, &mut random);
         }
         daemon.kill9();
     }
-    let daemon = serve(&volume);
+    let daemon = serve(&volume, &["--durability", "always"]);
     let wire = machine.connect(&socket, usual());
-    while parts.iter().any(|part| part.in_flight) {
-        if collect(&mut machine, &mut parts) == 0 {
-            std::thread::yield_now();
-        }
-    }
+    finish(&mut machine, &mut parts);
     verify(&mut machine, &wire, &parts, "at the end");
     volume.drain();
     daemon.stop();
+    verify_origin(&volume, &parts);
+}
+
+#[test]
+fn a_guest_that_connects_again_notices_no_upgrade() {
+    let seed = seed();
+    let mut random = Random::new(seed);
+    let volume = Volume::new(32, 64);
+    must(&mut volume.format());
+    let socket = volume.place.socket("guest");
+    let mut machine = Machine::new();
+    let mut parts = [Part::default(); HEADS as usize];
+    let daemon = serve(&volume, &[]);
+    for upgrade in 0..UPGRADES {
+        let when = format!("seed {seed}, upgrade {upgrade}");
+        let wire = machine.connect(&socket, usual());
+        finish(&mut machine, &mut parts);
+        verify(&mut machine, &wire, &parts, &when);
+        let goal = 1 + random.below(400) as usize;
+        let mut answered = 0;
+        while answered < goal {
+            answered += keep_busy(&mut machine, &wire, &mut parts, &mut random);
+        }
+        let refusal = output(&mut volume.ask("upgrade"));
+        let said = show(&refusal);
+        assert!(refusal.status.code() == Some(1) && said.contains("reconnect=1"), "{when}: {said}");
+        keep_busy(&mut machine, &wire, &mut parts, &mut random);
+        must(volume.ask("upgrade").arg("--disconnect"));
+    }
+    let wire = machine.connect(&socket, usual());
+    finish(&mut machine, &mut parts);
+    verify(&mut machine, &wire, &parts, "at the end");
+    machine.ask(0, 0, FLUSH, 0, 0, 0);
+    assert_eq!(machine.run(&wire, 0, 0), STATUS_DONE, "no debt was left");
+    volume.drain();
+    daemon.stop();
+    verify_origin(&volume, &parts);
+}
+
+/// The seed of a run, which says itself.
+fn seed() -> u64 {
+    let seed = std::env::var("FLASHFRONT_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    println!("seed: FLASHFRONT_SEED={seed}");
+    seed
+}
+
+/// Asks for a write by each head that has none in flight. Returns how many came back meanwhile.
+fn keep_busy(machine: &mut Machine, wire: &Wire, parts: &mut [Part], random: &mut Random) -> usize {
+    for (head, part) in parts.iter_mut().enumerate().filter(|(_, part)| !part.in_flight) {
+        let head = head as u16;
+        // Never less than before, so that all of it is of the last write.
+        part.sectors = part.sectors.max(1 + random.below(u64::from(PART_BYTES) / 512));
+        part.byte = part.byte.wrapping_add(1);
+        part.in_flight = true;
+        let (at, len) = (DATA + u64::from(head) * u64::from(PART_BYTES), part.sectors as u32 * 512);
+        machine.fill(at, len, part.byte);
+        machine.ask(usize::from(head % 2), head, STORE, u64::from(head) * PART_SECTORS + 3, at, len);
+    }
+    wire.kick(0);
+    wire.kick(1);
+    collect(machine, parts)
+}
+
+/// What the last daemon left comes back without a word from us.
+fn finish(machine: &mut Machine, parts: &mut [Part]) {
+    while parts.iter().any(|part| part.in_flight) {
+        if collect(machine, parts) == 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The origin alone holds each part's last write.
+fn verify_origin(volume: &Volume, parts: &[Part]) {
     volume.assert_sound();
     let origin = std::fs::read(&volume.origin).expect("the origin can be read");
     for (head, part) in parts.iter().enumerate() {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
 
+use super::reload_handle::ReloadHandle;
 use super::stop::StopHandle;
 use crate::upgrade::{Channel, News};
 
@@ -81,14 +82,17 @@ impl Front {
         earlier.say(&News::Succeeded { pid: self.pid }).is_ok()
     }
 
-    /// Stays until the program that serves has ended, passes `stop` on, and returns the exit code
-    /// of that program.
+    /// Stays until the program that serves has ended, and returns the exit code of that program.
+    /// Passes `stop` on, and a `reload` that came too late for this process to take it.
     #[must_use]
-    pub fn stay(mut self, stop: &StopHandle, handle: &FrontHandle) -> u8 {
+    pub fn stay(mut self, stop: &StopHandle, reload: &ReloadHandle, handle: &FrontHandle) -> u8 {
         if let Err(errno) = set_child_subreaper(Some(getpid())) {
             tracing::warn!("after another upgrade this process would not know the program that serves: {errno}");
         }
         handle.set(self.pid);
+        if reload.take().is_some() {
+            handle.pass(Signal::HUP);
+        }
         let (asked, to) = (stop.clone(), handle.clone());
         let passes = move || {
             asked.wait_until_asked();

@@ -296,7 +296,13 @@ pub(super) fn listen(
             Listener::VhostUserBlk { path, volume } => {
                 for export in vhost_user_blk_of(volume.as_deref(), path, exports) {
                     let path = Listener::socket_of(path, &export.name);
-                    listening.place(Box::new(VhostUserBlk::bind(&path, export.origin, durable)?), exports);
+                    let socket = parcel.map_or(Ok(None), |parcel| parcel.vhost_user_blk(&path));
+                    let socket = socket.map_err(failed(format!("taking over vhost-user-blk at {}", path.display())))?;
+                    let server = match socket {
+                        Some(socket) => VhostUserBlk::take_over(&path, export.origin, durable, socket)?,
+                        None => VhostUserBlk::bind(&path, export.origin, durable)?,
+                    };
+                    listening.place(Box::new(server), exports);
                 }
             }
             Listener::Fuse(folder) => listening.place_here(fuse(folder, exports)?, exports),

@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
@@ -40,9 +41,12 @@ pub(crate) struct State {
     pub(crate) sequential_bypass: Option<u64>,
     pub(crate) dirty_limit_blocks: Option<u64>,
     pub(crate) draining: bool,
-    /// The listeners with their clients, each as its front-end has written it, in the order of the
-    /// configuration.
+    /// The listeners of NBD with their clients, each as its front-end has written it, in the order
+    /// of the configuration.
     pub(crate) listeners: Vec<serde_json::Value>,
+    /// The listening sockets of vhost-user-blk by their paths. Clients connect again by themselves.
+    #[serde(default)]
+    pub(crate) vhost_user_blk: Vec<(PathBuf, Descriptor)>,
     /// How many clients there are.
     pub(crate) clients: u64,
 }
@@ -65,6 +69,12 @@ impl Parcel {
     /// Returns a copy of a descriptor.
     pub(crate) fn descriptor(&self, place: Descriptor) -> io::Result<OwnedFd> {
         self.descriptors.get(place).ok_or(io::ErrorKind::InvalidData)?.try_clone()
+    }
+
+    /// Returns a copy of the listening socket of vhost-user-blk at this path, if there is one.
+    pub(crate) fn vhost_user_blk(&self, path: &Path) -> io::Result<Option<OwnedFd>> {
+        let place = self.state.vhost_user_blk.iter().find(|(at, _)| at == path);
+        place.map(|(_, place)| self.descriptor(*place)).transpose()
     }
 
     /// Puts bytes in, which `fill` appends.

@@ -2,7 +2,7 @@
 //! The socket of the vhost-user-blk server: accepts clients, and tries again when that failed.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,8 @@ pub(super) struct Door {
     path: PathBuf,
     /// A client may wait: the socket has not said since that none does.
     acceptable: bool,
+    /// Clients wait: this program may give the socket away.
+    held: bool,
     unaccepted: Unaccepted,
     /// When to accept again, as it failed.
     accept_at: Option<Time>,
@@ -30,9 +32,44 @@ pub(super) struct Door {
 impl Door {
     /// Listens at a socket that only its owner can use.
     pub(super) fn bind(path: &Path) -> Result<Self, BindError> {
-        let listener = Some(bind(path)?);
-        let (acceptable, unaccepted) = (false, Unaccepted::default());
-        Ok(Self { listener, path: path.to_owned(), acceptable, unaccepted, accept_at: None })
+        Ok(Self::of(bind(path)?, path))
+    }
+
+    /// Listens by the socket of another program, with the clients that wait there.
+    pub(super) fn take_over(path: &Path, listener: OwnedFd) -> Self {
+        Self::of((UnixListener::from(listener), SocketFile::of(path)), path)
+    }
+
+    fn of(listener: (UnixListener, SocketFile), path: &Path) -> Self {
+        Self {
+            listener: Some(listener),
+            path: path.to_owned(),
+            acceptable: false,
+            held: false,
+            unaccepted: Unaccepted::default(),
+            accept_at: None,
+        }
+    }
+
+    /// The socket, while clients may come.
+    pub(super) fn listener(&self) -> Option<&UnixListener> {
+        self.listener.as_ref().map(|(listener, _)| listener)
+    }
+
+    /// From now on clients wait, or don't.
+    pub(super) const fn hold(&mut self, on: bool) {
+        self.held = on;
+    }
+
+    pub(super) const fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// Leaves the socket's file to another program, which has the socket.
+    pub(super) const fn leave(&mut self) {
+        if let Some((_, file)) = &mut self.listener {
+            file.leave();
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -53,7 +90,7 @@ impl Door {
 
     /// Accepts the next client that waits; none if no client does, or none can be accepted now.
     pub(super) fn accept(&mut self) -> Option<UnixStream> {
-        while let (true, Some((listener, _))) = (self.acceptable, &self.listener) {
+        while let (true, Some((listener, _))) = (self.acceptable && !self.held, &self.listener) {
             match listener.accept() {
                 Ok((socket, _)) => {
                     self.unaccepted.over();

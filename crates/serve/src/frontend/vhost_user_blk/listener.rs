@@ -29,6 +29,7 @@ use super::ring::Ring;
 use super::unflushed::Unflushed;
 use super::work::Work;
 use crate::socket::BindError;
+use crate::upgrade::Parcel;
 
 /// Tokens of one client: its socket, and the kicks of its queues.
 const PEER_TOKENS: usize = 1 + QUEUES_MAX;
@@ -52,7 +53,7 @@ const RETRIES: usize = 16;
 
 /// The vhost-user-blk front-end.
 pub struct VhostUserBlk {
-    door: Door,
+    pub(super) door: Door,
     /// The volume's origin.
     origin: OriginId,
     /// Tells this daemon from those before it.
@@ -70,7 +71,7 @@ pub struct VhostUserBlk {
     peers: Vec<Option<Peer>>,
     /// Clients without buffers, in the order they asked.
     waiting: VecDeque<usize>,
-    stopping: bool,
+    pub(super) stopping: bool,
     pace: Pace,
     /// The rings had new requests since the last end of a turn.
     found: bool,
@@ -83,6 +84,11 @@ impl VhostUserBlk {
     /// # Errors
     /// See [`BindError`].
     pub fn bind(path: &Path, origin: OriginId, durable: bool) -> Result<Self, BindError> {
+        Self::with(Door::bind(path)?, origin, durable)
+    }
+
+    pub(super) fn with(door: Door, origin: OriginId, durable: bool) -> Result<Self, BindError> {
+        let path = door.path();
         let mut daemon = [0; 8];
         let drawn = rustix::rand::getrandom(&mut daemon, rustix::rand::GetRandomFlags::empty());
         drawn.map_err(|error| BindError::Io { path: path.to_owned(), source: error.into() })?;
@@ -98,7 +104,7 @@ impl VhostUserBlk {
             retry_at: None,
             daemon: u64::from_ne_bytes(daemon),
             durable,
-            door: Door::bind(path)?,
+            door,
             origin,
             tokens: TokenRange { first: 0, count: 0 },
             peers: (0..CONNECTIONS_MAX).map(|_| None).collect(),
@@ -444,5 +450,29 @@ impl Frontend for VhostUserBlk {
 
     fn clients(&self) -> usize {
         self.peers.iter().flatten().count()
+    }
+
+    fn stays(&self, forced: bool) -> Option<String> {
+        self.kept_by(forced)
+    }
+
+    fn hold(&mut self, forced: bool, _core: &mut dyn Core) {
+        self.hold_clients(forced);
+    }
+
+    fn held(&self) -> bool {
+        self.door.is_held() && self.idle()
+    }
+
+    fn release(&mut self) {
+        self.release_clients();
+    }
+
+    fn hand_over(&mut self, parcel: &mut Parcel, _core: &mut dyn Core) -> io::Result<()> {
+        self.put_into(parcel)
+    }
+
+    fn leave(&mut self) {
+        self.door.leave();
     }
 }

@@ -12,6 +12,7 @@
 //! `ring` and `inflight` are one queue; `chain` and `request` read a request; `jobs` and `work`
 //! carry it out; `payload` copies.
 //! `call` tells the guest, and `unflushed` knows what is not durable.
+//! `hold` gives the socket to another program.
 //!
 //! All of it but closing runs in the pump's thread or a carrier's. `vhost-user-backend` would bring
 //! threads of its own, and its workers would have to hand every request over. Sources:
@@ -32,6 +33,7 @@ mod door;
 mod fault;
 mod files;
 mod guest;
+mod hold;
 mod inflight;
 mod jobs;
 mod limits;
