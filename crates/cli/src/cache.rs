@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `flashfront cache`: changes a stopped cache as a whole.
+//! `flashfront cache`: grows a stopped cache, or moves a running one to another device.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
+use flashfront_serve::control::{Client, Command};
 use flashfront_serve::failure;
 use flashfront_serve::offline::{self, CacheGrown};
 
-use crate::human;
+use crate::interrupt::Interrupt;
+use crate::status::Socket;
 use crate::volume::done;
+use crate::{human, mirror};
 
-/// Change the size of a cache.
+/// Change the size of a cache, or its device.
 #[derive(Debug, Args)]
 pub(crate) struct Cache {
     #[command(subcommand)]
@@ -22,6 +25,29 @@ pub(crate) struct Cache {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Grow(Grow),
+    Replace(Replace),
+}
+
+/// Move a running cache to another device, with all that it holds, clean data and dirty.
+///
+/// Clients are served meanwhile. A power cut leaves the old device or the new one as the whole
+/// cache. Ctrl-C ends the waiting and not the copying; `flashfront mirror remove DEVICE` ends that.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  flashfront cache replace /dev/disk/by-id/nvme-new-part4")]
+struct Replace {
+    /// The new device: at least as large as the cache.
+    #[arg(value_name = "DEVICE")]
+    device: PathBuf,
+    #[command(flatten)]
+    socket: Socket,
+    /// Destroy what is on the device.
+    #[arg(long)]
+    force: bool,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Make a stopped cache as large as its device, which was made larger before.
@@ -47,8 +73,34 @@ struct Grow {
 impl Cache {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.verb {
-            Verb::Grow(verb) => verb.run(),
-        }?;
+            Verb::Grow(verb) => verb.run().map(|()| ExitCode::SUCCESS),
+            Verb::Replace(verb) => verb.run(),
+        }
+    }
+}
+
+impl Replace {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let device = mirror::whole(&self.device)?;
+        let mut client = Client::connect(&self.socket.path())?;
+        let interrupt = Interrupt::new()?;
+        let started = Instant::now();
+        client.call(&Command::ReplaceCache { device: device.clone(), force: self.force })?;
+        let Some(report) = mirror::wait(&mut client, true, &interrupt)? else { return mirror::goes_on() };
+        let named = device.display().to_string();
+        if report.mirror_lacks_blocks > 0 {
+            let lacks = human::blocks(report.mirror_lacks_blocks);
+            anyhow::bail!(
+                "{named} became the mirror: the old device stays, since it alone has {lacks} that can't be read"
+            );
+        }
+        if report.mirror != "none" || report.cache_path.as_ref() != Some(&named) {
+            anyhow::bail!("{named} did not become the cache device: it failed, or was removed; see the daemon's log");
+        }
+        if !self.json {
+            human::tell(&format!("replaced: the cache is on {named}. Name that one at the next start (--cache)\n"))?;
+        }
+        done(started, self.json)?;
         Ok(ExitCode::SUCCESS)
     }
 }

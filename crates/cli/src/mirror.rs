@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `flashfront mirror add`: gives a running cache a second device, or another in place of one that
-//! failed.
+//! `flashfront mirror`: gives a running cache a second device, or another in place of one that
+//! failed, or lets one of two go.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use flashfront_device::real::is_uri;
 use flashfront_engine::BLOCK_BYTES;
 use flashfront_serve::control::{Client, Command};
+use flashfront_serve::report::StatusReport;
 use serde::Serialize;
 
 use crate::interrupt::Interrupt;
 use crate::status::Socket;
+use crate::volume::done;
 use crate::{human, progress};
+
+/// How long a device that has left may take until it is closed.
+const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Keep a copy of dirty data on a second cache device.
 #[derive(Debug, Args)]
@@ -26,6 +31,23 @@ pub(crate) struct Mirror {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Add(Add),
+    Remove(Remove),
+}
+
+/// Let one of two cache devices go, while clients are served.
+///
+/// The other one holds everything afterwards, clean data too, and is the whole cache at the next
+/// start. A device that is being filled is filled no further. Ctrl-C ends the waiting only.
+#[derive(Debug, Args)]
+struct Remove {
+    /// The device that is to go.
+    #[arg(value_name = "DEVICE")]
+    device: PathBuf,
+    #[command(flatten)]
+    socket: Socket,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Make a device the mirror of a running cache, or put it in the place of one that failed.
@@ -60,15 +82,88 @@ struct Outcome {
 
 impl Mirror {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let Verb::Add(add) = self.verb;
-        add.run()
+        match self.verb {
+            Verb::Add(add) => add.run(),
+            Verb::Remove(remove) => remove.run(),
+        }
     }
+}
+
+impl Remove {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let device = whole(&self.device)?;
+        let mut client = Client::connect(&self.socket.path())?;
+        let interrupt = Interrupt::new()?;
+        let started = Instant::now();
+        let named = device.display().to_string();
+        let is_ours = |path: &Option<String>| path.as_ref().is_some_and(|path| *path == named);
+        // What the lead alone has stays there, if the other one goes.
+        let lead_goes = is_ours(&client.status()?.cache_path);
+        client.call(&Command::RemoveMirror { device })?;
+        let Some(report) = wait(&mut client, lead_goes, &interrupt)? else { return goes_on() };
+        if report.mirror != "none" || is_ours(&report.cache_path) {
+            let lacks = human::blocks(report.mirror_lacks_blocks);
+            anyhow::bail!(
+                "{named} stays in the cache: the other device failed, or lacks {lacks}; see the daemon's log"
+            );
+        }
+        if !self.json {
+            let cache = report.cache_path.unwrap_or_default();
+            human::tell(&format!(
+                "removed: {named} is free, and {cache} holds everything. Name that one at the next start\n"
+            ))?;
+        }
+        done(started, self.json)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The whole path of a device: the daemon may run in another folder.
+pub(crate) fn whole(device: &Path) -> anyhow::Result<PathBuf> {
+    Ok(if is_uri(device) { device.to_owned() } else { std::path::absolute(device)? })
+}
+
+/// Waits until nothing is being copied, and a device that has left is closed. `lead_goes`: the lead
+/// is to leave, unless it alone has blocks. Returns the status then; none after Ctrl-C.
+pub(crate) fn wait(
+    client: &mut Client,
+    lead_goes: bool,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<StatusReport>> {
+    let bar = progress::of_bytes("copying");
+    let mut closed_by = None;
+    let report = loop {
+        let report = client.status()?;
+        progress::show(&bar, report.mirror_copied_blocks * BLOCK_BYTES, report.mirror_of_blocks * BLOCK_BYTES);
+        // A device that hangs is closed when the kernel has given it up.
+        let out = report.mirror == "none";
+        let is_open = out && (report.leaving_path.is_some() || report.cache_devices.len() > 1);
+        let by = *closed_by.get_or_insert_with(|| Instant::now() + CLOSED_WITHIN);
+        if !out || !is_open {
+            closed_by = None;
+        }
+        let copying = report.mirror == "syncing" || !out && report.leaving_path.is_some();
+        let leaving = report.mirror == "whole" && (!lead_goes || report.mirror_lacks_blocks == 0);
+        if !copying && !leaving && (!is_open || Instant::now() > by) {
+            break Some(report);
+        }
+        if interrupt.wait(progress::LOOK_EVERY) {
+            break None;
+        }
+    };
+    bar.finish_and_clear();
+    Ok(report)
+}
+
+/// Tells that Ctrl-C has ended only the waiting.
+pub(crate) fn goes_on() -> anyhow::Result<ExitCode> {
+    human::tell("the daemon goes on; `flashfront status` shows how far it is\n")?;
+    Ok(ExitCode::FAILURE)
 }
 
 impl Add {
     fn run(self) -> anyhow::Result<ExitCode> {
-        // The daemon may run in another folder.
-        let device = if is_uri(&self.device) { self.device.clone() } else { std::path::absolute(&self.device)? };
+        let device = whole(&self.device)?;
         let mut client = Client::connect(&self.socket.path())?;
         let interrupt = Interrupt::new()?;
         let started = Instant::now();

@@ -142,6 +142,24 @@ pub enum Command {
         #[serde(default)]
         force: bool,
     },
+    /// Move the cache to another device, with all that it holds.
+    ///
+    /// The answer comes when the device is taken. `status` shows the progress in
+    /// `mirror_copied_blocks`, and in `leaving_path` the old device until it is free.
+    ReplaceCache {
+        /// The whole path of the device.
+        device: PathBuf,
+        /// Destroy what is on it.
+        #[serde(default)]
+        force: bool,
+    },
+    /// Let one of two cache devices go, or a new one that is being filled.
+    ///
+    /// Answered when it begins; `status` shows the rest as for `replace_cache`.
+    RemoveMirror {
+        /// The whole path of the device.
+        device: PathBuf,
+    },
     /// Tell of each request of a volume from now on. After the answer the connection is for that
     /// alone.
     Record {

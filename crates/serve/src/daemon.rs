@@ -52,6 +52,7 @@ mod hooks;
 mod idle;
 mod judge;
 mod leave;
+mod leaver;
 mod limit;
 mod link;
 mod members;
@@ -90,6 +91,7 @@ use held::Held;
 pub use hooks::{Hooks, Ready, Wrap};
 use leave::Leaving;
 pub use leave::Left;
+use leaver::Leaver;
 pub use limit::{LimitError, blocks as dirty_limit_blocks};
 use mirror::NewMirror;
 use open::{Listening, exports, listen, open, options};
@@ -120,9 +122,9 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
             }
         }
     };
-    let mut front = None;
+    let (mut front, mut config) = (None, Cow::Borrowed(config));
     loop {
-        let lived = live(config, &mut hooks, &mut before, &mut front);
+        let lived = live(&config, &mut hooks, &mut before, &mut front);
         match lived {
             Err(error) => {
                 upgrading::failed(before, &error);
@@ -130,6 +132,8 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
             }
             Ok(Life::Ended(ended)) => return Ok(ended),
             Ok(Life::GivesAway(mut handing, closed)) => {
+                // Should it come back, it is on the devices that it has moved to.
+                (config.to_mut().cache, config.to_mut().mirror) = std::mem::take(&mut handing.devices);
                 let parcel = &mut handing.parcel;
                 parcel.state.front = front.as_ref().and_then(|front| parcel.put(front).ok());
                 let takes_over = |pid| hooks.successor.iter().for_each(|successor| successor(pid));
@@ -281,6 +285,7 @@ struct Daemon {
     /// The value that is in force: the config's or the operator's.
     sequential_bypass: Size,
     new_mirror: NewMirror,
+    leaver: Leaver,
     volumes: Volumes,
     reload: ReloadHandle,
     /// The certificates for new connections of NBD.
@@ -308,6 +313,7 @@ impl Daemon {
     }
 
     fn tell(&mut self, event: Event) {
+        self.follow_members(event);
         tell::tell(event, &self.config, &self.held, &mut self.pump, &mut self.origin_errors);
     }
 

@@ -52,6 +52,8 @@ pub struct Facts {
     pub members: [Option<String>; 2],
     /// The member that holds everything.
     pub lead: u8,
+    /// The device that has left the cache, until it is closed.
+    pub leaving: Option<String>,
     /// Whether the cache is being replayed and requests wait.
     pub opening: bool,
     /// Whether there is no cache device.
@@ -136,7 +138,12 @@ pub struct StatusReport {
     /// The cache devices that the daemon has open.
     #[serde(default)]
     pub cache_devices: Vec<CacheDeviceReport>,
-    /// Dirty blocks copied to the mirror that is being filled.
+    /// The path of the cache device that leaves when all is copied, or has just left and is being
+    /// closed (`cache replace`, `mirror remove`).
+    #[serde(default)]
+    pub leaving_path: Option<String>,
+    /// The number of blocks copied to the mirror that is being filled. They are the dirty ones,
+    /// and the clean ones if the other device is to leave.
     #[serde(default)]
     pub mirror_copied_blocks: u64,
     /// The number of blocks to be copied.
@@ -222,11 +229,15 @@ impl StatusReport {
         let volumes = status.origins.iter().map(|origin| VolumeReport::new(origin, volume_facts(facts, origin.id)));
         let (mirror, other, copied, of) = match status.mirror {
             MirrorStatus::None => ("none", "left out", 0, 0),
-            MirrorStatus::Whole => ("whole", "mirror", 0, 0),
+            MirrorStatus::Whole => {
+                let (copied, of) = status.succeeding.unwrap_or_default();
+                ("whole", "mirror", copied, of)
+            }
             MirrorStatus::Alone { .. } => ("alone", "left out", 0, 0),
             MirrorStatus::Syncing { copied, of } => ("syncing", "filling", copied, of),
         };
         let lead = usize::from(facts.lead);
+        let leaving = status.succeeding.and_then(|_| facts.members[lead].clone());
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -241,6 +252,7 @@ impl StatusReport {
             cache_path: facts.members[lead].clone(),
             mirror_path: facts.members[1 - lead].clone().filter(|_| matches!(mirror, "whole" | "syncing")),
             cache_devices: cache_devices(facts, other),
+            leaving_path: leaving.or_else(|| facts.leaving.clone()),
             mirror_copied_blocks: copied,
             mirror_of_blocks: of,
             mirror_lacks_blocks: status.mirror_lacks_blocks,

@@ -115,6 +115,10 @@ fn devices(out: &mut String, report: &StatusReport) -> Result {
             let (copied, all) = (report.mirror_copied_blocks, report.mirror_of_blocks);
             entry(out, "mirroring", &format!("{} of {}", human::blocks(copied), human::blocks(all)))
         }
+        "whole" if report.leaving_path.is_some() => {
+            let (copied, all) = (report.mirror_copied_blocks, report.mirror_of_blocks);
+            entry(out, "moving", &format!("{} of {}", human::blocks(copied), human::blocks(all)))
+        }
         "whole" if report.mirror_lacks_blocks > 0 => {
             let lacking = human::blocks(report.mirror_lacks_blocks);
             let why = "are on one cache device only: unreadable when the other one was filled";

@@ -48,6 +48,7 @@ mod record;
 mod refusal;
 mod reload;
 mod repair;
+mod replace;
 mod servers;
 mod service;
 mod shares;

@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 
 use flashfront_engine::{Control, DeviceId, DirtyOnRemove, Input, OriginStatus, Status};
 
-use super::mirror::{Cache, NewMirror};
+use super::mirror::{self, Aim, Cache, NewMirror};
 use super::open::member_id;
 use super::prefetch::prefetch;
 use super::set::{Changes, set};
@@ -26,6 +26,7 @@ impl Daemon {
     pub(super) fn answer_calls(&mut self) {
         let (new_mirror, cache) = self.new_mirror();
         new_mirror.go_on(cache);
+        self.leaver.go_on(&mut self.pump, &mut self.held, &self.stop);
         self.change_volumes();
         for _ in 0..CALLS_MAX {
             let Some(call) = self.pump.call() else { return };
@@ -53,7 +54,17 @@ impl Daemon {
         Some(match command {
             Command::AddMirror { device, force } => {
                 let (new_mirror, cache) = self.new_mirror();
-                new_mirror.add(cache, &device, force, reply.clone());
+                new_mirror.add(cache, &device, force, Aim::Mirror, reply.clone());
+                return None;
+            }
+            Command::ReplaceCache { device, force } => {
+                let (new_mirror, cache) = self.new_mirror();
+                new_mirror.add(cache, &device, force, Aim::Replace, reply.clone());
+                return None;
+            }
+            Command::RemoveMirror { device } => {
+                let (_, mut cache) = self.new_mirror();
+                mirror::answer(reply, cache.remove(&device));
                 return None;
             }
             Command::AddVolume { name, origin, mode, read_only, shares } => {
@@ -183,6 +194,7 @@ impl Daemon {
             opening: self.ready.is_none(),
             members: [0, 1].map(|number| self.held.member(number).map(|file| whole(file))),
             lead: self.pump.engine().superblock().pairing.lead,
+            leaving: self.leaver.path(),
             without_cache: self.config.without_cache,
             member_hangs: [0, 1].map(|number| hangs::report(&self.pump, member_id(number))),
             recent: self.pump.latencies().of_all(self.pump.now()),

@@ -19,6 +19,7 @@ use super::grown::AllGrown;
 use super::held::Held;
 use super::hooks::Hooks;
 use super::leave::Leaving;
+use super::leaver::Leaver;
 use super::members::{self, Members};
 use super::mirror::NewMirror;
 use super::open::attach;
@@ -116,6 +117,7 @@ pub(super) fn begin(
         held: Held::new(members, origins, superblock.origins.iter().map(|record| record.id).collect()),
         uris: Vec::new(),
         new_mirror: NewMirror::default(),
+        leaver: Leaver::default(),
         volumes: Volumes::default(),
         reload: hooks.reload.clone(),
         tls: None,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A new mirror for a running cache: `flashfront mirror add`.
+//! A new device for a running cache: `flashfront mirror add`, and `flashfront cache replace`.
 //!
 //! To open a device, look at its content and wipe it can take seconds. So a thread does that, and
 //! clients notice nothing. The engine hears of the device when nothing on it looks like a cache any
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 
 use flashfront_device::real::{Access, DeviceFile, OpenError, is_uri, watched};
-use flashfront_engine::{Control, Input, MirrorStatus};
+use flashfront_engine::{Control, Input, MirrorStatus, Status};
 
 use super::error::ServeError;
 use super::held::Held;
@@ -29,6 +29,20 @@ use crate::storage;
 pub(super) enum MirrorError {
     #[error("the cache has a mirror already, and both devices are well; nothing to do")]
     Whole,
+    #[error(
+        "the cache is on two devices; to put another in the place of one: `flashfront mirror remove` that, then `flashfront mirror add` the other"
+    )]
+    Two,
+    #[error("the cache is on one device, {0}; there is no mirror to remove")]
+    NoMirror(String),
+    #[error("one of the two cache devices is left out already, and {0} is the only one that counts")]
+    Alone(String),
+    #[error("{path} is no device of this cache; it is on {devices}", path = path.display())]
+    NotOurs { path: PathBuf, devices: String },
+    #[error(
+        "{blocks} that can't be read from the other device are on {path} alone; write them anew or restore them (`flashfront status` lists what is lost), or `flashfront drain`, and try again"
+    )]
+    OnlyThere { path: String, blocks: String },
     #[error("a new mirror is being filled already; `flashfront status` shows how far it is")]
     Busy,
     #[error("the failure of the other cache device is not recorded yet; try again in a moment")]
@@ -41,7 +55,7 @@ pub(super) enum MirrorError {
     Opening,
     #[error("the cache device failed, so nothing new is put on it; drain it and make a new cache")]
     Failed,
-    #[error("the origins are served without a cache; there is nothing to mirror")]
+    #[error("the origins are served without a cache; there is nothing to mirror or to replace")]
     WithoutCache,
     #[error("{path}: name the device by its whole path, as the daemon may run in another folder", path = .0.display())]
     Relative(PathBuf),
@@ -73,7 +87,16 @@ pub(super) struct NewMirror(Option<Opening>);
 #[derive(Debug)]
 struct Opening {
     opened: Receiver<Result<DeviceFile, MirrorError>>,
+    aim: Aim,
     reply: Sender<Response>,
+}
+
+/// What a new device becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aim {
+    Mirror,
+    /// The only device of the cache.
+    Replace,
 }
 
 /// The daemon that gets a new mirror.
@@ -88,9 +111,9 @@ pub(super) struct Cache<'a> {
 
 impl NewMirror {
     /// Begins to open the device at `path`. The answer comes when the engine has it.
-    pub(super) fn add(&mut self, mut cache: Cache<'_>, path: &Path, force: bool, reply: Sender<Response>) {
-        match cache.begin_opening(self.0.is_some(), path, force) {
-            Ok(opened) => self.0 = Some(Opening { opened, reply }),
+    pub(super) fn add(&mut self, mut cache: Cache<'_>, path: &Path, force: bool, aim: Aim, reply: Sender<Response>) {
+        match cache.begin_opening(self.0.is_some(), path, force, aim) {
+            Ok(opened) => self.0 = Some(Opening { opened, aim, reply }),
             Err(error) => answer(&reply, Err(error)),
         }
     }
@@ -102,9 +125,9 @@ impl NewMirror {
             Err(TryRecvError::Empty) => self.0 = Some(opening),
             Err(TryRecvError::Disconnected) => answer(&opening.reply, Err(MirrorError::Panicked)),
             Ok(opened) => {
-                let done = opened.and_then(|file| cache.hand_over(file));
+                let done = opened.and_then(|file| cache.hand_over(file, opening.aim));
                 if let Err(error) = &done {
-                    tracing::warn!("no new mirror: {error}");
+                    tracing::warn!("no new cache device: {error}");
                 }
                 answer(&opening.reply, done);
             }
@@ -119,7 +142,20 @@ impl NewMirror {
 
 impl Cache<'_> {
     /// The number that a new member would have.
-    fn free(&self) -> Result<u8, MirrorError> {
+    fn free(&self, aim: Aim) -> Result<u8, MirrorError> {
+        let status = self.serving()?;
+        match (status.mirror, self.pump.engine().free_member()) {
+            (MirrorStatus::Whole, _) if aim == Aim::Replace && status.succeeding.is_none() => Err(MirrorError::Two),
+            (MirrorStatus::Whole, _) if status.succeeding.is_none() => Err(MirrorError::Whole),
+            (MirrorStatus::Syncing { .. } | MirrorStatus::Whole, _) => Err(MirrorError::Busy),
+            (_, None) => Err(MirrorError::Leaving),
+            (_, Some(number)) if self.pump.devices().in_flight(member_id(number)) > 0 => Err(MirrorError::InFlight),
+            (_, Some(number)) => Ok(number),
+        }
+    }
+
+    /// The status of a cache that takes orders.
+    pub(super) fn serving(&self) -> Result<Status, MirrorError> {
         let status = self.pump.engine().status();
         if self.config.without_cache {
             return Err(MirrorError::WithoutCache);
@@ -130,13 +166,7 @@ impl Cache<'_> {
         if status.cache_failed {
             return Err(MirrorError::Failed);
         }
-        match (status.mirror, self.pump.engine().free_member()) {
-            (MirrorStatus::Whole, _) => Err(MirrorError::Whole),
-            (MirrorStatus::Syncing { .. }, _) => Err(MirrorError::Busy),
-            (_, None) => Err(MirrorError::Leaving),
-            (_, Some(number)) if self.pump.devices().in_flight(member_id(number)) > 0 => Err(MirrorError::InFlight),
-            (_, Some(number)) => Ok(number),
-        }
+        Ok(status)
     }
 
     fn begin_opening(
@@ -144,8 +174,9 @@ impl Cache<'_> {
         busy: bool,
         path: &Path,
         force: bool,
+        aim: Aim,
     ) -> Result<Receiver<Result<DeviceFile, MirrorError>>, MirrorError> {
-        let number = self.free()?;
+        let number = self.free(aim)?;
         if busy {
             return Err(MirrorError::Busy);
         }
@@ -171,9 +202,9 @@ impl Cache<'_> {
         Ok(opened)
     }
 
-    fn hand_over(&mut self, file: DeviceFile) -> Result<(), MirrorError> {
+    fn hand_over(&mut self, file: DeviceFile, aim: Aim) -> Result<(), MirrorError> {
         // Things may have changed since.
-        let number = self.free()?;
+        let number = self.free(aim)?;
         let file = Arc::new(file);
         if let Some(notice) = file.notice() {
             tracing::warn!("{notice}");
@@ -184,8 +215,14 @@ impl Cache<'_> {
         let device = self.pump.devices().reactor().attach(Arc::clone(&file));
         self.pump.devices_mut().attach(member_id(number), patient(Box::new(device), timeout, file.places()));
         self.held.put_member(number, Arc::clone(&file));
-        self.pump.apply(Input::Control(Control::AddMirror));
-        tracing::info!("{}: becomes the mirror; copying what is dirty", file.path().display());
+        let path = file.path().display();
+        if aim == Aim::Replace {
+            tracing::info!("{path}: becomes the cache device, by the operator; copying what the cache holds");
+            self.pump.apply(Input::Control(Control::Replace));
+        } else {
+            tracing::info!("{path}: becomes the mirror; copying what is dirty");
+            self.pump.apply(Input::Control(Control::AddMirror));
+        }
         Ok(())
     }
 }
@@ -229,7 +266,7 @@ fn close(file: Option<Arc<DeviceFile>>) {
     let _ = std::thread::Builder::new().name("close".to_owned()).spawn(move || drop(file));
 }
 
-fn answer(to: &Sender<Response>, done: Result<(), MirrorError>) {
+pub(super) fn answer(to: &Sender<Response>, done: Result<(), MirrorError>) {
     // A client that has gone is no error.
     let _ = to.send(match done {
         Ok(()) => Response::Done,

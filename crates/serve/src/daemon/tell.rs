@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes events of the engine to the operator's log.
 
+use flashfront_engine::format::Mirror;
 use flashfront_engine::{Control, DeviceError, DeviceId, Engine, Event, Input, Lba, Op, OriginId};
 
 use super::held::Held;
@@ -83,6 +84,12 @@ fn log(event: Event, config: &Config, held: &Held, engine: &Engine) {
                 "{}: it failed and is left out; the cache goes on with {} alone. `flashfront mirror add DEVICE` puts another in its place",
                 held.name(device),
                 held.name_of_lead(engine)
+            );
+        }
+        Event::MemberLeft { device } if engine.superblock().pairing.mirror == Mirror::None => {
+            let (left, lead) = (held.name(device), held.name_of_lead(engine));
+            tracing::info!(
+                "{left}: it has left the cache, which is on {lead} alone; name that at the next start (--cache)"
             );
         }
         Event::MemberLeft { device } => {

@@ -28,7 +28,10 @@ impl Daemon {
                 Upgrading::Not
             }
             Upgrading::Starting { started, disconnect, operator } => match started.try_recv() {
-                Ok(Ok(successor)) => self.hold(Handing { operator, disconnect, successor, parcel: Parcel::default() }),
+                Ok(Ok(successor)) => {
+                    let (parcel, devices) = (Parcel::default(), <(PathBuf, Option<PathBuf>)>::default());
+                    self.hold(Handing { operator, disconnect, successor, parcel, devices })
+                }
                 Ok(Err(why)) => {
                     refuse(operator, format!("{why}; nothing was changed"));
                     Upgrading::Not
@@ -101,6 +104,9 @@ impl Daemon {
         if matches!(status.mirror, MirrorStatus::Syncing { .. }) {
             return Some("the mirror is being filled: wait until `status` shows it whole".to_owned());
         }
+        if status.succeeding.is_some() {
+            return Some("the cache moves to another device: wait until `status` shows that alone".to_owned());
+        }
         if self.volumes.is_busy() {
             return Some("a volume is being added, removed or changed: try again".to_owned());
         }
@@ -127,6 +133,7 @@ impl Daemon {
             match self.why_not(disconnect) {
                 None => match self.fill(&mut handing.parcel, held_ns) {
                     Ok(()) => {
+                        handing.devices = (self.config.cache.clone(), self.config.mirror.clone());
                         self.leaving.close_engine(&mut self.pump);
                         return Upgrading::Closing(handing);
                     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How far an upgrade is, and who had the clients before this life of the daemon.
 
+use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,8 @@ pub(super) struct Handing {
     pub(super) disconnect: bool,
     pub(super) successor: Successor,
     pub(super) parcel: Parcel,
+    /// The cache device and its mirror, as they are now.
+    pub(super) devices: (PathBuf, Option<PathBuf>),
 }
 
 /// How a daemon's life began: who had the clients before.

@@ -131,7 +131,9 @@ impl Reader<'_> {
             self.body(&mut it.walk, area, head);
             it.unknown_entries = head.entries - head.entries.min(it.walk.live.len());
         }
-        let mirrored = self.superblock.pairing.mirror != Mirror::None;
+        let pairing = &self.superblock.pairing;
+        // A device that was filled as a mirror has one checkpoint at first.
+        let mirrored = pairing.mirror != Mirror::None || pairing.paired != 0;
         let mut beyond = Beyond::of(areas, area, head, mirrored);
         // An opening writes its checkpoint before its first commit.
         beyond.unknown |= head.seq == 0 && !headers.is_empty();

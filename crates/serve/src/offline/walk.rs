@@ -139,6 +139,8 @@ impl Reader<'_> {
         if let (Some(offset), Some((_, head))) = (void, newest)
             && !is_alone(&head)
             && self.superblock.pairing.mirror == Mirror::None
+            // A device that was filled as a mirror has one checkpoint at first.
+            && self.superblock.pairing.paired == 0
         {
             self.report(DamageKind::Checkpoint, offset, "a checkpoint head", "zeroes");
         }

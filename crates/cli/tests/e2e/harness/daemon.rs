@@ -67,6 +67,11 @@ impl Daemon {
         }
     }
 
+    /// Waits until clients may connect, or the daemon has refused to start.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.lines.recv_timeout(LIMIT).is_ok_and(|line| line.starts_with("ready "))
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(pid(&self.child), signal).expect("our own child can be signalled");
