@@ -145,12 +145,25 @@ fn assert_holds(volume: &Volume, rounds: &[Rounds]) {
 /// The blocks that were read come from the cache.
 #[track_caller]
 fn assert_warm(volume: &Volume) {
+    assert_missed_at_most(volume, 0);
+}
+
+/// The blocks that were read come from the cache, but for those of the last commit: a kill loses it
+/// on a device that has not moved, too.
+#[track_caller]
+fn assert_warm_after_a_kill(volume: &Volume) {
+    assert_missed_at_most(volume, 32);
+}
+
+#[track_caller]
+fn assert_missed_at_most(volume: &Volume, most: u64) {
     let before = volume.gauge("read_misses");
     let mut client = volume.connect();
     for nth in CLEAN {
         client.read_at(nth * 4096, &mut [0; 4096]).expect("the daemon runs");
     }
-    assert_eq!(volume.gauge("read_misses"), before, "they have not moved along");
+    let missed = volume.gauge("read_misses") - before;
+    assert!(missed <= most, "{missed} blocks have not moved along");
 }
 
 /// Runs a command while a client writes. Returns what the client wrote, and what the command says.
@@ -227,7 +240,7 @@ fn a_cache_moves_to_a_larger_device_warm_and_dirty() {
     assert_sound(&new);
     let daemon = Daemon::spawn(serve_one(&volume, &new).args(FROZEN), &volume.log);
     daemon.ready();
-    assert_warm(&volume);
+    assert_warm_after_a_kill(&volume);
     assert_holds(&volume, &rounds);
     // And back.
     must(on_device(&volume, ["cache", "replace"], &volume.cache).arg("--force"));
@@ -323,7 +336,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     assert!(before == std::fs::read(&other).expect("the file is ours"), "it was written to");
     assert_alone(&volume, &volume.cache);
     assert_holds(&volume, &[]);
-    daemon.stop();
+    daemon.kill9();
 }
 
 #[test]
@@ -348,7 +361,7 @@ fn either_device_of_two_is_removed() {
     daemon.kill9();
     let daemon = Daemon::spawn(serve_one(&volume, &mirror).args(FROZEN), &volume.log);
     daemon.ready();
-    assert_warm(&volume);
+    assert_warm_after_a_kill(&volume);
     assert_holds(&volume, &rounds);
     daemon.kill9();
     assert_sound(&mirror);
