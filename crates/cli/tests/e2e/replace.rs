@@ -148,8 +148,8 @@ fn assert_warm(volume: &Volume) {
     assert_missed_at_most(volume, 0);
 }
 
-/// The blocks that were read come from the cache, but for those of the last commit: a kill loses it
-/// on a device that has not moved, too.
+/// The blocks that were read come from the cache, but for those of the last commit. A kill loses
+/// that commit on a device that has not moved, too.
 #[track_caller]
 fn assert_warm_after_a_kill(volume: &Volume) {
     assert_missed_at_most(volume, 32);

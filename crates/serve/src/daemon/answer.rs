@@ -3,7 +3,8 @@
 
 use std::sync::mpsc::Sender;
 
-use flashfront_engine::{Control, DeviceId, DirtyOnRemove, Input, OriginStatus, Status};
+use flashfront_engine::format::Mirror;
+use flashfront_engine::{Control, DeviceId, DirtyOnRemove, Event, Input, OriginStatus, Status};
 
 use super::mirror::{self, Aim, Cache, NewMirror};
 use super::open::member_id;
@@ -22,6 +23,23 @@ use crate::report::{Facts, StatusReport, VolumeFacts, counted};
 const CALLS_MAX: usize = CONNECTIONS_MAX + ASKING_MAX;
 
 impl Daemon {
+    /// The configuration names the cache devices as they are from now on, unless one has failed.
+    pub(super) fn follow_members(&mut self, event: Event) {
+        match event {
+            Event::MemberLeft { device } => self.leaver.note(device, self.pump.engine()),
+            Event::MirrorWhole { .. } => {}
+            _ => return,
+        }
+        let pairing = self.pump.engine().superblock().pairing;
+        if pairing.mirror != Mirror::Alone
+            && let Some(lead) = self.held.member(pairing.lead)
+        {
+            let other = self.held.member(1 - pairing.lead).filter(|_| pairing.mirror == Mirror::Whole);
+            self.config.mirror = other.map(|file| file.path().to_owned());
+            self.config.cache = lead.path().to_owned();
+        }
+    }
+
     /// Answers the operators' calls that have come.
     pub(super) fn answer_calls(&mut self) {
         let (new_mirror, cache) = self.new_mirror();

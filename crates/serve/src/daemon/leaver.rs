@@ -12,9 +12,8 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 
 use flashfront_device::real::DeviceFile;
 use flashfront_engine::format::{Mirror, Superblock};
-use flashfront_engine::{BLOCK_BYTES, Control, DeviceId, Engine, Event, Input, MirrorStatus};
+use flashfront_engine::{BLOCK_BYTES, Control, DeviceId, Engine, Input, MirrorStatus};
 
-use super::Daemon;
 use super::held::Held;
 use super::mirror::{Cache, MirrorError};
 use super::open::member_id;
@@ -34,7 +33,7 @@ pub(super) struct Leaver {
 
 impl Leaver {
     /// A member is out, durably. One that failed stays open until another takes its place.
-    fn note(&mut self, device: DeviceId, engine: &Engine) {
+    pub(super) fn note(&mut self, device: DeviceId, engine: &Engine) {
         if engine.superblock().pairing.mirror == Mirror::None {
             self.out = [0, 1].into_iter().find(|number| member_id(*number) == device);
         }
@@ -125,25 +124,6 @@ impl Cache<'_> {
         tracing::info!("{}: it is to leave the cache, by the operator", name(number));
         self.pump.apply(Input::Control(Control::RemoveMember { member: number }));
         Ok(())
-    }
-}
-
-impl Daemon {
-    /// The configuration names the cache devices as they are from now on, unless one has failed.
-    pub(super) fn follow_members(&mut self, event: Event) {
-        match event {
-            Event::MemberLeft { device } => self.leaver.note(device, self.pump.engine()),
-            Event::MirrorWhole { .. } => {}
-            _ => return,
-        }
-        let pairing = self.pump.engine().superblock().pairing;
-        if pairing.mirror != Mirror::Alone
-            && let Some(lead) = self.held.member(pairing.lead)
-        {
-            let other = self.held.member(1 - pairing.lead).filter(|_| pairing.mirror == Mirror::Whole);
-            self.config.mirror = other.map(|file| file.path().to_owned());
-            self.config.cache = lead.path().to_owned();
-        }
     }
 }
 
