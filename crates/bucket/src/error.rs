@@ -91,14 +91,15 @@ pub enum Error {
     },
     /// The store does not do what volumes need.
     #[error(
-        "{url}: the store let {winners} of 3 create the same object at the same time, so two writers could destroy \
-         a volume here; use a store that can create conditionally (If-None-Match)"
+        "{url}: the store {why}, so two writers could destroy a volume here; use a store that can create \
+         conditionally (If-None-Match: *), or make the volume with --single-writer, and see to it yourself that \
+         no second host ever opens it"
     )]
     Unfit {
         /// The place.
         url: String,
-        /// How many were told that they have created it.
-        winners: usize,
+        /// What the store does.
+        why: String,
     },
     /// The volume's writer is too fast for the snapshot.
     #[error("{url}: the volume changed too fast for a snapshot {tries} times; try again")]

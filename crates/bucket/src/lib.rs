@@ -9,6 +9,7 @@ mod carrier;
 #[cfg(feature = "s3")]
 mod cloud;
 mod error;
+mod fit;
 mod folder;
 mod keys;
 mod offline;
@@ -20,9 +21,10 @@ mod this;
 
 pub use carrier::{Back, Carrier, Kind, Wake};
 pub use error::Error;
+pub use fit::to_write;
 pub use keys::keys;
-pub use offline::{clone, create, forget, snapshot, store_is_fit};
-pub use place::{Place, is_url};
+pub use offline::{clone, create, forget, snapshot};
+pub use place::{Place, is_url, split_snapshot};
 pub use session::Session;
 pub use store::{Listed, Memory, Store};
 pub use survey::{Damage, Survey, survey, sweep_leftovers};

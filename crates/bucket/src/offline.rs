@@ -3,94 +3,34 @@
 
 use std::sync::Arc;
 
-use flashfront_object::{Fault, Form, Manifest, Mode, Name, Options, Wanted, Wish};
+use flashfront_object::{Form, Manifest, Mode, Name, Options, Wanted, Wish};
 
 use crate::error::Error;
+use crate::fit::{again, error, for_one_writer, put, store_is_fit, to_write};
 use crate::place::Place;
 use crate::session::Session;
 use crate::this::{random_id, this_writer};
 
-/// Creators of the same object at the same time, when a store is tried.
-const CREATORS: usize = 3;
-/// A request that goes wrong is repeated so often.
-const TRIES: u32 = 8;
 /// A snapshot of a volume that changes all the time is tried so often.
 const SNAPSHOT_TRIES: u32 = 5;
 
-/// Looks whether the store lets one creator of a name win. On that all fences rest.
-///
-/// # Errors
-/// [`Error::Unfit`], or what the store says.
-pub fn store_is_fit(place: &Place) -> Result<(), Error> {
-    let hex: String = random_id().iter().map(|byte| format!("{byte:02x}")).collect();
-    let name = format!("{}/probe/{hex}", place.prefix());
-    let outcomes: Vec<Result<bool, Error>> = std::thread::scope(|scope| {
-        let creators: Vec<_> = (0..CREATORS)
-            .map(|nth| {
-                scope.spawn({
-                    let name = &name;
-                    move || put(place, name, format!("creator {nth}").as_bytes())
-                })
-            })
-            .collect();
-        let join = |creator: std::thread::ScopedJoinHandle<'_, _>| {
-            let ended = || Error::Away { url: place.to_string(), seconds: 0, what: "a thread has ended".to_owned() };
-            creator.join().unwrap_or_else(|_| Err(ended()))
-        };
-        creators.into_iter().map(join).collect()
-    });
-    let winners = outcomes.into_iter().collect::<Result<Vec<bool>, Error>>()?.into_iter().filter(|it| *it).count();
-    // What is left of a failed deletion has no name that anybody looks for.
-    let _ = place.store().delete(&name);
-    if winners == 1 { Ok(()) } else { Err(Error::Unfit { url: place.to_string(), winners }) }
-}
-
-/// Creates an object; says whether this call did. A lost reply is told from a lost race.
-fn put(place: &Place, name: &str, body: &[u8]) -> Result<bool, Error> {
-    let created = again(place, || place.store().put(name, body, true));
-    match created {
-        Ok(()) => Ok(true),
-        Err(Fault::Taken) => match again(place, || place.store().get(name, None)) {
-            Ok(found) => Ok(found == body),
-            Err(fault) => Err(error(place, fault)),
-        },
-        Err(fault) => Err(error(place, fault)),
-    }
-}
-
-/// Repeats a request while nobody knows whether it was carried out.
-fn again<T>(place: &Place, request: impl Fn() -> Result<T, Fault>) -> Result<T, Fault> {
-    let _ = place;
-    let mut result = request();
-    for attempt in 1..TRIES {
-        if !matches!(result, Err(Fault::Away(_))) {
-            break;
-        }
-        // pacing: a store that is busy wants to be left alone.
-        std::thread::sleep(std::time::Duration::from_millis(50 << attempt));
-        result = request();
-    }
-    result
-}
-
-fn error(place: &Place, fault: Fault) -> Error {
-    let url = place.to_string();
-    match fault {
-        Fault::Refused(what) => Error::Refused { url, what },
-        fault => Error::Away { url, seconds: 0, what: fault.to_string() },
-    }
-}
-
-/// Makes an empty volume, whose extents are stored in this form.
+/// Makes an empty volume, whose extents are stored in this form. With `single_writer` the store
+/// need not keep a second writer out.
 ///
 /// # Errors
 /// [`Error`].
-pub fn create(place: &Place, sectors: u64, form: Form) -> Result<(), Error> {
+pub fn create(place: &Place, sectors: u64, form: Form, single_writer: bool) -> Result<(), Error> {
     is_free(place)?;
-    store_is_fit(place)?;
+    let place = &match single_writer {
+        true => for_one_writer(place),
+        false => place.clone(),
+    };
+    if !single_writer {
+        store_is_fit(place)?;
+    }
     let writer = this_writer();
     let mut manifest = Manifest::first(random_id(), writer.id, sectors, writer.now, &writer.host);
-    manifest.form = form;
+    (manifest.form, manifest.single_writer) = (form, single_writer);
     put_first(place, &manifest.encode())
 }
 
@@ -121,16 +61,19 @@ pub fn snapshot(place: &Place, name: &str) -> Result<u64, Error> {
     if session.snapshot(name).is_ok() {
         return Err(Error::SnapshotExists { url: place.to_string(), name: name.to_owned() });
     }
-    let mut newest = session.into_volume().manifest().clone();
+    let place = &to_write(place, session.into_volume().manifest().single_writer)?;
     for _ in 0..SNAPSHOT_TRIES {
+        // The writer goes on between these three steps, and the quicker they are, the better.
+        let newest = Session::newest(place)?;
         let manifest = newest.number;
         wish(place, &newest, Wanted::Snapshot { name: name.to_owned(), manifest })?;
-        newest = Session::open(place, Mode::Read, Options::default())?.into_volume().manifest().clone();
+        let is_void = Session::newest(place)?.kept > manifest;
+        let newest = Session::open(place, Mode::Read, Options::default())?.into_volume().manifest().clone();
         let granted = newest.snapshots.iter().find(|it| it.name == name).map(|it| it.manifest);
         if granted.is_some_and(|granted| granted != manifest) {
             return Err(Error::SnapshotExists { url: place.to_string(), name: name.to_owned() });
         }
-        if newest.kept <= manifest {
+        if !is_void {
             return Ok(manifest);
         }
         // The writer may have deleted a part of it before it could see the wish.
@@ -147,7 +90,7 @@ pub fn forget(place: &Place, name: &str) -> Result<(), Error> {
     let session = Session::open(place, Mode::Read, Options::default())?;
     session.snapshot(name)?;
     let manifest = session.into_volume().manifest().clone();
-    wish(place, &manifest, Wanted::Forget { name: name.to_owned() })
+    wish(&to_write(place, manifest.single_writer)?, &manifest, Wanted::Forget { name: name.to_owned() })
 }
 
 fn wish(place: &Place, manifest: &Manifest, wanted: Wanted) -> Result<(), Error> {
@@ -171,13 +114,14 @@ pub fn clone(from: &Place, name: &str, to: &Place) -> Result<(), Error> {
     let session = Session::open(from, Mode::Read, Options::default())?;
     let manifest = session.snapshot(name)?.manifest;
     let newest = session.into_volume().manifest().clone();
+    let (writes, to) = (to_write(from, newest.single_writer)?, &to_write(to, newest.single_writer)?);
     // The clone's own hold on the state: the snapshot itself may be forgotten.
     let pin = format!("{name} for the clone {to}");
-    wish(from, &newest, Wanted::Snapshot { name: pin, manifest })?;
+    wish(&writes, &newest, Wanted::Snapshot { name: pin, manifest })?;
     let state = Session::open(from, Mode::ReadAt(manifest), Options::default())?.into_volume();
     let source: Arc<str> = from.prefix().into();
     let (checkpoint, first) = state.clone_from(&source, random_id(), this_writer());
     let (map, body) = checkpoint;
-    again(to, || to.store().put(&to.name(map), &body, false)).map_err(|fault| error(to, fault))?;
+    again(|| to.store().put(&to.name(map), &body, false)).map_err(|fault| error(to, fault))?;
     put_first(to, &first)
 }

@@ -27,6 +27,17 @@ pub fn is_url(text: &str) -> bool {
     ["file://", "s3://", "gs://", "az://"].iter().any(|scheme| text.starts_with(scheme))
 }
 
+/// Cuts URL@SNAPSHOT. What is no such thing stays whole: the text before an `@` may be a secret.
+#[must_use]
+pub fn split_snapshot(text: &str) -> (&str, Option<&str>) {
+    let whole = (text, None);
+    let Some((url, name)) = text.rsplit_once('@') else { return whole };
+    let Some((scheme, rest)) = url.split_once("://") else { return whole };
+    let bucket = rest.split('/').next().unwrap_or_default();
+    let is_volume = rest.contains('/') && (scheme == "file" || !bucket.contains([':', '@']));
+    if is_volume && !name.is_empty() && !name.contains('/') { (url, Some(name)) } else { whole }
+}
+
 impl Place {
     /// Finds the store that a URL names. Nothing is asked for yet.
     ///
@@ -75,6 +86,11 @@ impl Place {
     #[must_use]
     pub fn in_store(store: Arc<dyn Store>, prefix: &str) -> Self {
         Self { url: format!("memory:{prefix}"), bucket: "memory".to_owned(), prefix: prefix.to_owned(), store }
+    }
+
+    /// The place, reached by another way.
+    pub(crate) fn with_store(&self, store: Arc<dyn Store>) -> Self {
+        Self { store, ..self.clone() }
     }
 
     /// The store.
@@ -151,6 +167,15 @@ fn cloud(_: &str, _: &str, url: &str) -> Result<Arc<dyn Store>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_snapshot_is_cut_off_and_a_secret_is_not() {
+        assert_eq!(split_snapshot("s3://bucket/disk@monday"), ("s3://bucket/disk", Some("monday")));
+        assert_eq!(split_snapshot("file:///srv/disk@10:30"), ("file:///srv/disk", Some("10:30")));
+        for whole in ["s3://bucket/disk", "s3://key:se/cret@bucket", "s3://key:secret@bucket/a", "a@b", "s3://b/d@"] {
+            assert_eq!(split_snapshot(whole), (whole, None));
+        }
+    }
 
     #[test]
     fn urls_name_places_and_wrong_ones_say_what_to_write() {

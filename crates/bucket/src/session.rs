@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use flashfront_object::{
-    Answer, Effect, Fault, Mode, Opening, Options, SECTOR_BYTES, Snapshot, Ticket, Told, Trouble, Volume, WriteFault,
+    Answer, Effect, Fault, Manifest, Mode, Opening, Options, SECTOR_BYTES, Snapshot, Ticket, Told, Trouble, Volume,
+    WriteFault,
 };
 
 use crate::carrier::{Carrier, Wake};
@@ -89,6 +90,31 @@ impl Session {
                 unlock(&url, &mut volume)?;
                 let (place, told) = (place.clone(), BTreeMap::new());
                 return Ok(Self { place, volume, carrier, fx, told, tickets: 0, faults });
+            }
+        }
+    }
+
+    /// The newest manifest of a volume. Nothing else is fetched: that would take longer, and the
+    /// volume's writer goes on meanwhile.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn newest(place: &Place) -> Result<Manifest, Error> {
+        let url = place.to_string();
+        let failed = |error: std::io::Error| Error::Away { url: url.clone(), seconds: 0, what: error.to_string() };
+        let carrier = Carrier::new(place, None).map_err(failed)?;
+        let (mut fx, mut faults) = (Vec::new(), Faults::default());
+        let mut opening = Opening::new(Mode::Read, Options::default(), &mut fx);
+        loop {
+            fx.drain(..).for_each(|effect| carrier.start(effect));
+            let Some(back) = carrier.wait(LOOK_EVERY) else { continue };
+            faults.judge(place, &back.name, &back.answer)?;
+            if let Some(opened) = opening.done(back.token, back.answer, &mut fx) {
+                let volume = opened.map_err(|fault| Error::of_opening(&url, fault))?;
+                return Ok(volume.manifest().clone());
+            }
+            if let Some(manifest) = opening.manifest() {
+                return Ok(manifest.clone());
             }
         }
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use flashfront_bucket::{Error, Place, Session};
+use flashfront_bucket::{Error, Place, Session, split_snapshot};
 use flashfront_object::{Form, Mode, Options, SECTOR_BYTES, SIZE_MAX};
 use flashfront_units::Size;
 
@@ -39,6 +39,10 @@ struct Stored {
     /// Encrypt what is stored. FLASHFRONT_OBJECT_KEYS names the file with the key.
     #[arg(long)]
     encrypt: bool,
+    /// Use a store that can't keep a second writer out (no If-None-Match). You see to it that no
+    /// second host ever opens the volume: two writers would destroy it.
+    #[arg(long)]
+    single_writer: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -130,16 +134,16 @@ enum Verb {
 impl Object {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.verb {
-            Verb::Create { url, size, form } => create(&place(&url)?, size, form.form()?)?,
+            Verb::Create { url, size, form } => create(&place(&url)?, size, &form)?,
             Verb::Info { url, json } => look::info(&place(&url)?, json)?,
-            Verb::Import { file, url, form } => transfer::import(&file, &place(&url)?, form.form()?)?,
+            Verb::Import { file, url, form } => transfer::import(&file, &place(&url)?, &form)?,
             Verb::Export { url, file } => {
-                let (url, snapshot) = with_snapshot(&url);
+                let (url, snapshot) = split_snapshot(&url);
                 transfer::export(&place(url)?, snapshot, &file)?;
             }
             Verb::Snapshot { url, name, forget } => snapshot(&place(&url)?, &name, forget)?,
             Verb::Clone { from, to } => {
-                let (url, Some(name)) = with_snapshot(&from) else {
+                let (url, Some(name)) = split_snapshot(&from) else {
                     misused!("{from}: name the snapshot, too: URL@SNAPSHOT");
                 };
                 let to = place(&to)?;
@@ -177,16 +181,11 @@ fn place(url: &str) -> anyhow::Result<Place> {
     }
 }
 
-/// Cuts URL@SNAPSHOT.
-fn with_snapshot(text: &str) -> (&str, Option<&str>) {
-    text.split_once('@').map_or((text, None), |(url, name)| (url, Some(name)))
-}
-
-fn create(place: &Place, size: Size, form: Form) -> anyhow::Result<()> {
+fn create(place: &Place, size: Size, stored: &Stored) -> anyhow::Result<()> {
     if size.0 == 0 || size.0 > SIZE_MAX || !size.0.is_multiple_of(SIZE_UNIT) {
         misused!("--size {size}: a volume has at most 1 PiB, in whole blocks of 4 KiB; choose such a size");
     }
-    flashfront_bucket::create(place, size.0 / SECTOR_BYTES, form)?;
+    flashfront_bucket::create(place, size.0 / SECTOR_BYTES, stored.form()?, stored.single_writer)?;
     human::tell(&format!("created     {place}, {}\n", size.told()))
 }
 
@@ -204,7 +203,7 @@ fn snapshot(place: &Place, name: &str, forget: bool) -> anyhow::Result<()> {
 }
 
 /// Opens a volume to write, unless a writer has it.
-fn open_to_write(place: &Place, force: bool) -> anyhow::Result<Session> {
+fn open_to_write(place: &Place, force: bool, options: Options) -> anyhow::Result<Session> {
     // Whoever has not got its key fences nobody.
     let manifest = Session::open(place, Mode::Read, Options::default())?.into_volume().manifest().clone();
     if manifest.is_open && !force {
@@ -215,12 +214,20 @@ fn open_to_write(place: &Place, force: bool) -> anyhow::Result<Session> {
             manifest.epoch
         );
     }
-    let options = Options { complete: 0, ..Options::default() };
-    Ok(Session::open(place, Mode::Write(flashfront_bucket::this_writer()), options)?)
+    Ok(Session::open(
+        &flashfront_bucket::to_write(place, manifest.single_writer)?,
+        Mode::Write(flashfront_bucket::this_writer()),
+        options,
+    )?)
+}
+
+/// Deletes as soon as it may.
+fn without_complete() -> Options {
+    Options { complete: 0, ..Options::default() }
 }
 
 fn roll_back(place: &Place, name: &str, force: bool) -> anyhow::Result<()> {
-    let mut session = open_to_write(place, force)?;
+    let mut session = open_to_write(place, force, without_complete())?;
     let manifest = session.snapshot(name)?.manifest;
     let older = Session::open(place, Mode::ReadAt(manifest), Options::default())?.into_volume();
     session.roll_back(older)?;
@@ -230,7 +237,7 @@ fn roll_back(place: &Place, name: &str, force: bool) -> anyhow::Result<()> {
 
 fn collect(place: &Place, force: bool) -> anyhow::Result<()> {
     let bar = progress::of_bytes("moving");
-    let mut session = open_to_write(place, force)?;
+    let mut session = open_to_write(place, force, without_complete())?;
     let before = session.volume().usage();
     let moved = session.collect(LIVE_PERCENT, |moved| progress::show(&bar, moved, before.live_bytes.max(moved)))?;
     bar.finish_and_clear();

@@ -71,7 +71,7 @@ pub(crate) struct Serve {
     #[arg(long, conflicts_with_all = ["mirror", "without_cache"])]
     without_mirror: bool,
     /// The origin of the cache's only volume, if it is elsewhere now. That is a path, the URI of an
-    /// NBD export, or the URL of a volume in an object store.
+    /// NBD export, or the URL of a volume in an object store, or of its snapshot (URL@SNAPSHOT).
     #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "print_config", "cache"])]
     origin: Option<PathBuf>,
     /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT; may be given several times.

@@ -55,6 +55,10 @@ pub(crate) struct Loading {
 }
 
 impl Loading {
+    pub(crate) const fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
     pub(crate) fn new(manifest: Manifest, tokens: Token, fx: &mut Vec<Effect>) -> Self {
         let heads = vec![None; manifest.tail.len()];
         let mut waiting: Vec<Want> = (0..heads.len()).map(Want::Head).rev().collect();

@@ -14,7 +14,8 @@ const FLAGS_AT: usize = 60;
 const OPEN: u32 = 1;
 const COMPRESSED: u32 = 2;
 const ENCRYPTED: u32 = 4;
-const KNOWN: u32 = OPEN | COMPRESSED | ENCRYPTED;
+const SINGLE_WRITER: u32 = 8;
+const KNOWN: u32 = OPEN | COMPRESSED | ENCRYPTED | SINGLE_WRITER;
 
 /// A checkpoint, as a manifest names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,8 @@ pub struct Manifest {
     pub is_open: bool,
     /// How extents are stored.
     pub form: Form,
+    /// Whether the store knows no conditions, so that nothing keeps a second writer out.
+    pub single_writer: bool,
     /// Sectors of the volume.
     pub sectors: u64,
     /// The last sequence that is used up.
@@ -118,6 +121,7 @@ impl Manifest {
             writer,
             is_open: false,
             form: Form::default(),
+            single_writer: false,
             sectors,
             sequence: 0,
             kept: 1,
@@ -144,7 +148,7 @@ impl Manifest {
             .bytes(&self.writer);
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let form = flag(self.form.compressed, COMPRESSED) | flag(self.form.key.is_some(), ENCRYPTED);
-        put.u32(flag(self.is_open, OPEN) | form);
+        put.u32(flag(self.is_open, OPEN) | flag(self.single_writer, SINGLE_WRITER) | form);
         put.u64(self.sectors).u64(self.sequence).u64(self.kept).u64(self.wishes).u64(self.written).text(&self.host);
         match &self.checkpoint {
             None => _ = put.u32(0),
@@ -201,7 +205,7 @@ impl Manifest {
     fn fields(take: &mut Take<'_>) -> Option<Self> {
         let (volume, number, epoch, writer) = (take.array()?, take.u64()?, take.u32()?, take.array()?);
         let flags = take.u32()?;
-        let is_open = flags & OPEN != 0;
+        let (is_open, single_writer) = (flags & OPEN != 0, flags & SINGLE_WRITER != 0);
         let (sectors, sequence, kept) = (take.u64()?, take.u64()?, take.u64()?);
         let (wishes, written, host) = (take.u64()?, take.u64()?, take.text()?);
         let checkpoint = match take.u32()? {
@@ -232,6 +236,7 @@ impl Manifest {
             writer,
             is_open,
             form,
+            single_writer,
             sectors,
             sequence,
             kept,
@@ -260,6 +265,7 @@ mod tests {
         one.tail.push(TailEntry { stamp, head: 80, bytes: 8_000_000, born: 4 });
         one.snapshots.push(Snapshot { name: "before the upgrade".to_owned(), manifest: 3, wish: 1 });
         one.form = Form { compressed: true, key: Some(77) };
+        one.single_writer = true;
         let bytes = one.encode();
         assert_eq!(Manifest::decode(&bytes), Ok(one));
         for at in 0..bytes.len() {
@@ -282,7 +288,7 @@ mod tests {
         };
         assert!(changed(FLAGS_AT, 0).is_ok(), "no flag is set");
         let foreign = |what: &str| Err(ManifestFault::Foreign(what.to_owned()));
-        assert_eq!(changed(FLAGS_AT, 0x28), foreign("flags 0x28"));
+        assert_eq!(changed(FLAGS_AT, 0x28), foreign("flags 0x20"));
         assert_eq!(changed(7, b'2'), foreign("format version 02"));
         let mut longer = Put(bytes.clone());
         longer.u64(7);

@@ -100,6 +100,15 @@ impl Opening {
         }
     }
 
+    /// The manifest of the state that is being loaded, as soon as it is known.
+    #[must_use]
+    pub fn manifest(&self) -> Option<&Manifest> {
+        match &self.step {
+            Step::Loading(loading) => Some(loading.manifest()),
+            _ => None,
+        }
+    }
+
     fn ask(&mut self, effect: Effect, fx: &mut Vec<Effect>) {
         self.tokens += 1;
         self.asked = Some(effect.clone());

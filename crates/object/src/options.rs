@@ -22,7 +22,7 @@ impl Default for Options {
     /// 8 MiB is what a request costs least for, beside the time that it takes. Four at a time fill
     /// 100 MB/s at 50 ms. 64 heads are fetched in four rounds at an opening.
     fn default() -> Self {
-        Self { batch_bytes: 8 << 20, uploads: 4, tail: 64, complete: 4, manifests: 1000, recent_bytes: 16 << 20 }
+        Self { batch_bytes: 8 << 20, uploads: 4, tail: 64, complete: 16, manifests: 1000, recent_bytes: 16 << 20 }
     }
 }
 

@@ -20,6 +20,8 @@ struct Info {
     manifest: u64,
     epoch: u32,
     open: bool,
+    /// Nothing keeps a second writer out.
+    single_writer: bool,
     compressed: bool,
     /// The number of the key; none: it is not encrypted.
     key: Option<String>,
@@ -64,6 +66,7 @@ pub(super) fn info(place: &Place, json: bool) -> anyhow::Result<()> {
         manifest: manifest.number,
         epoch: manifest.epoch,
         open: manifest.is_open,
+        single_writer: manifest.single_writer,
         compressed: manifest.form.compressed,
         key: manifest.form.key.map(|key| format!("{key:016x}")),
         host: manifest.host.clone(),
@@ -85,6 +88,9 @@ pub(super) fn info(place: &Place, json: bool) -> anyhow::Result<()> {
     match info.open {
         true => writeln!(out, "writer      {} has it open (epoch {})", info.host, info.epoch)?,
         false => writeln!(out, "writer      none; the last one was on {} (epoch {})", info.host, info.epoch)?,
+    }
+    if info.single_writer {
+        writeln!(out, "unfenced    the store keeps no second writer out: see to it that there is none")?;
     }
     if info.compressed {
         writeln!(out, "compressed  where that saves space")?;

@@ -8,15 +8,15 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use flashfront_bucket::{Place, Session};
-use flashfront_object::{Form, Mode, Options, SECTOR_BYTES, SIZE_MAX};
+use flashfront_object::{Mode, Options, SECTOR_BYTES, SIZE_MAX};
 
-use super::SIZE_UNIT;
+use super::{SIZE_UNIT, Stored, open_to_write};
 use crate::{human, progress};
 
 /// Bytes that are read at a time. Zeroes of this length are not stored.
 const PART_BYTES: usize = 256 << 10;
 
-pub(super) fn import(path: &Path, place: &Place, form: Form) -> anyhow::Result<()> {
+pub(super) fn import(path: &Path, place: &Place, stored: &Stored) -> anyhow::Result<()> {
     let reading = || format!("cannot read {}", path.display());
     let mut file = File::open(path).with_context(reading)?;
     let size = file.seek(SeekFrom::End(0)).with_context(reading)?;
@@ -28,8 +28,8 @@ pub(super) fn import(path: &Path, place: &Place, form: Form) -> anyhow::Result<(
         );
     }
     file.rewind().with_context(reading)?;
-    flashfront_bucket::create(place, size / SECTOR_BYTES, form)?;
-    let mut session = Session::open(place, Mode::Write(flashfront_bucket::this_writer()), Options::default())?;
+    flashfront_bucket::create(place, size / SECTOR_BYTES, stored.form()?, stored.single_writer)?;
+    let mut session = open_to_write(place, false, Options::default())?;
     let bar = progress::of_bytes("importing");
     let mut part = vec![0; PART_BYTES];
     let (mut at, mut stored) = (0, 0);

@@ -165,8 +165,12 @@ fn volume_alarms(out: &mut String, volume: &VolumeReport) -> Result {
         entry(out, "FENCED", &what)?;
     }
     if let Some(why) = &volume.away_why {
-        let since = human::span(volume.away_s);
-        entry(out, "AWAY", &format!("{}: the origin's server, for {since}: {why}; tried again for ever", volume.name))?;
+        let (since, unsent) = (human::span(volume.away_s), human::bytes(volume.unsent_bytes));
+        let what = format!(
+            "{}: the origin's server, for {since}: {why}; {unsent} of dirty data wait for it, and clients' writes, too, when the cache is full of it; check the network, the server and its rights; it is tried again for ever",
+            volume.name
+        );
+        entry(out, "AWAY", &what)?;
     }
     if let Some(hang) = volume.origin_hang {
         entry(out, "HANGS", &format!("{}: the origin: {}", volume.name, hanging(hang)))?;

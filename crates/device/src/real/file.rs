@@ -78,9 +78,8 @@ impl DeviceFile {
     pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
         match path.to_str() {
             Some(url) if flashfront_bucket::is_url(url) => asking(path, || {
-                let remote = objects::open(path, url)?;
-                let serial = remote.server().mark().map(|mark| objects::serial(&mark));
-                Ok(Self::of_remote(path, access, remote, serial, None))
+                let (remote, serial) = objects::open(path, url)?;
+                Ok(Self::of_remote(path, access, remote, Some(serial), None))
             }),
             Some(uri) if Uri::is_uri(uri) => {
                 let notice = "nothing keeps other clients of the server from writing this export: see to that yourself";
@@ -240,6 +239,12 @@ impl DeviceFile {
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
         self.remote().and_then(|it| it.server().mark())
+    }
+
+    /// Whether the device is a snapshot in an object store: nobody may write it, ever.
+    #[must_use]
+    pub fn is_snapshot(&self) -> bool {
+        self.remote().is_some_and(|it| it.server().is_read_only())
     }
 
     /// Opens a volume in an object store to write: any other writer of it is fenced. Nothing is

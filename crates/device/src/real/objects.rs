@@ -6,6 +6,8 @@
 //!
 //! The volume is opened to be read. It is taken over before the first write, when nothing can
 //! refuse the start any more. From then on its last writer is out.
+//!
+//! A snapshot of a volume (URL@SNAPSHOT) is never taken over. Any number of hosts may open it.
 
 mod faults;
 mod session;
@@ -17,7 +19,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
-use flashfront_bucket::{Carrier, Error, Place, Wake, this_writer};
+use flashfront_bucket::{Carrier, Error, Place, Wake, split_snapshot, this_writer};
 use flashfront_object::{Mode, Options, SECTOR_BYTES, Volume};
 
 use super::error::OpenError;
@@ -89,22 +91,36 @@ fn wake(shared: &Arc<Shared>) -> Wake {
 #[derive(Debug)]
 struct Objects {
     place: Place,
+    /// The store can't keep a second writer out, and need not.
+    single_writer: bool,
+    /// A snapshot, which nobody writes.
+    is_snapshot: bool,
     shared: Arc<Shared>,
     /// Held while the volume is being taken over.
     taking_over: Mutex<()>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Tells a volume from all others.
-pub(super) fn serial(mark: &Mark) -> String {
-    let hex: String = mark.volume.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("objects {hex}")
+/// Tells a volume, or a snapshot of it, from all others.
+fn serial(volume: &[u8; 16], snapshot: Option<&str>) -> String {
+    let hex: String = volume.iter().map(|byte| format!("{byte:02x}")).collect();
+    let of = snapshot.map_or_else(String::new, |name| format!("@{name}"));
+    format!("objects {hex}{of}")
 }
 
-/// Opens a volume to be read. Gives up after a minute.
-pub(super) fn open(path: &Path, url: &str) -> Result<Remote, OpenError> {
+/// Opens a volume, or a snapshot of it, to be read; and what tells it from others. Gives up after a
+/// minute.
+pub(super) fn open(path: &Path, url: &str) -> Result<(Remote, String), OpenError> {
     let failed = |error: Error| OpenError::Objects { error };
-    let place = Place::of(url).map_err(failed)?;
+    let (of_volume, snapshot) = split_snapshot(url);
+    let place = Place::of(of_volume).map_err(failed)?;
+    let mode = match snapshot {
+        None => Mode::Read,
+        Some(name) => {
+            let newest = flashfront_bucket::Session::open(&place, Mode::Read, Options::default()).map_err(failed)?;
+            Mode::ReadAt(newest.snapshot(name).map_err(failed)?.manifest)
+        }
+    };
     let mark = Mark { volume: [0; 16], epoch: 0, sequence: 0, opening: None };
     let shared = Arc::new(Shared {
         inbox: Mutex::default(),
@@ -113,11 +129,14 @@ pub(super) fn open(path: &Path, url: &str) -> Result<Remote, OpenError> {
         mark: Mutex::new(mark),
         watch: OnceLock::new(),
     });
-    let opened = flashfront_bucket::Session::open_with(&place, Mode::Read, Options::default(), Some(wake(&shared)));
+    let opened = flashfront_bucket::Session::open_with(&place, mode, Options::default(), Some(wake(&shared)));
     let (volume, carrier) = opened.map_err(failed)?.into_parts();
     *locked(&shared.mark) = mark_of(&volume, None);
     let manifest = volume.manifest();
-    let open_by = manifest.is_open.then(|| OpenBy { host: manifest.host.clone(), epoch: manifest.epoch });
+    let single_writer = manifest.single_writer;
+    let serial = serial(&manifest.volume, snapshot);
+    let open_by =
+        (manifest.is_open && snapshot.is_none()).then(|| OpenBy { host: manifest.host.clone(), epoch: manifest.epoch });
     locked(&shared.link).store = Some(StoreState { open_by, ..StoreState::default() });
     let size_bytes = volume.manifest().sectors * SECTOR_BYTES;
     let block = if size_bytes.is_multiple_of(BLOCK_BYTES) { BLOCK_BYTES } else { SECTOR_BYTES };
@@ -128,13 +147,15 @@ pub(super) fn open(path: &Path, url: &str) -> Result<Remote, OpenError> {
     let abilities = Abilities {
         name: "the object store",
         geometry,
-        storage: Storage::of_name(&place.to_string()),
+        storage: Storage::of_name(url.trim_end_matches('/')),
         places: PLACES,
         may_flush: true,
         may_discard: true,
     };
-    let objects = Objects { place, shared, taking_over: Mutex::default(), thread: Some(thread) };
-    Ok(Remote::new(objects, abilities))
+    let is_snapshot = snapshot.is_some();
+    let objects =
+        Objects { place, single_writer, is_snapshot, shared, taking_over: Mutex::default(), thread: Some(thread) };
+    Ok((Remote::new(objects, abilities), serial))
 }
 
 fn mark_of(volume: &Volume, opening: Option<u32>) -> Mark {
@@ -166,7 +187,14 @@ impl Server for Objects {
         Some(*locked(&self.shared.mark))
     }
 
+    fn is_read_only(&self) -> bool {
+        self.is_snapshot
+    }
+
     fn take_over(&self) -> io::Result<()> {
+        if self.is_snapshot {
+            return Ok(());
+        }
         let _one_at_a_time = locked(&self.taking_over);
         let before = *locked(&self.shared.mark);
         if before.opening.is_some() {
@@ -174,7 +202,9 @@ impl Server for Objects {
         }
         let wake = Some(wake(&self.shared));
         let mode = Mode::Write(this_writer());
-        let opened = flashfront_bucket::Session::open_with(&self.place, mode, Options::default(), wake);
+        // Before anybody is fenced.
+        let place = flashfront_bucket::to_write(&self.place, self.single_writer).map_err(io::Error::other)?;
+        let opened = flashfront_bucket::Session::open_with(&place, mode, Options::default(), wake);
         let (volume, carrier) = opened.map_err(io::Error::other)?.into_parts();
         let now = mark_of(&volume, Some(volume.manifest().epoch));
         if (Mark { opening: None, ..now }) != before {

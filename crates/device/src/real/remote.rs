@@ -62,6 +62,11 @@ pub(super) trait Server: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether nobody may write it, ever.
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
     /// Takes over what others may have open, before the first write.
     fn take_over(&self) -> io::Result<()> {
         Ok(())

@@ -18,7 +18,8 @@ const SIZE: u64 = 32 << 20;
 /// Makes a volume in a folder.
 fn volume(folder: &Path, bytes: u64) -> PathBuf {
     let url = format!("file://{}/volume", folder.display());
-    flashfront_bucket::create(&flashfront_bucket::Place::of(&url).unwrap(), bytes / 512, Form::default()).unwrap();
+    flashfront_bucket::create(&flashfront_bucket::Place::of(&url).unwrap(), bytes / 512, Form::default(), false)
+        .unwrap();
     url.into()
 }
 

@@ -20,8 +20,9 @@ pub(super) fn clone_from(
 ) -> ((Name, Vec<u8>), Vec<u8>) {
     let sectors = state.manifest.sectors;
     state.table.belong_to(source);
-    let form = state.manifest.form;
-    state.manifest = Manifest { form, ..Manifest::first(volume, writer.id, sectors, writer.now, &writer.host) };
+    let Manifest { form, single_writer, .. } = state.manifest;
+    state.manifest =
+        Manifest { form, single_writer, ..Manifest::first(volume, writer.id, sectors, writer.now, &writer.host) };
     (state.next, state.sequence, state.wants_checkpoint) = (1, 0, true);
     state.asked = BTreeMap::new();
     checkpoint::checkpoint_now(state);

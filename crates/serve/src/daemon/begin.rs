@@ -60,7 +60,7 @@ pub(super) fn begin(
         let found = opened.volumes.iter().zip(&opened.origins);
         for (record, (volume, file)) in superblock.origins.iter_mut().zip(found) {
             record.mode = volume.mode.unwrap_or(record.mode);
-            record.read_only = volume.read_only.unwrap_or(record.read_only);
+            record.read_only = volume.read_only.unwrap_or(record.read_only) || file.is_snapshot();
             record.shares = volume.shares().of(record.shares, &whole_cache);
             if superblock.table.is_some() {
                 record.origin_path = whole(file);

@@ -389,7 +389,8 @@ pub(super) fn exports(config: &Config, superblock: &Superblock, origins: &[Arc<D
 /// A volume for clients. Requests that are smaller than the origin's unit are merged by the engine.
 pub(super) fn export(volume: &Volume, record: &OriginRecord, origin: &DeviceFile) -> Export {
     Export {
-        read_only: record.read_only,
+        // As the record is about to say, too.
+        read_only: volume.read_only.unwrap_or(record.read_only) || origin.is_snapshot(),
         discard_zeroes: origin.discard_zeroes(),
         ..Export::new(&volume.name, record.id, record.size_bytes)
     }

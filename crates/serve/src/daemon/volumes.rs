@@ -237,6 +237,9 @@ impl Daemon {
     fn begin_setting(&mut self, name: &str, read_only: bool, reply: &Reply) -> Result<(), VolumesError> {
         self.may_change()?;
         let id = self.config.volumes[self.place_of(name)?].id;
+        if let Some(file) = self.held.origin(id).filter(|file| file.is_snapshot() && !read_only) {
+            return Err(VolumesError::Snapshot(file.path().to_owned()));
+        }
         self.ask(VolumeChange::SetReadOnly { origin: id, read_only }, What::SetReadOnly { id, read_only }, reply);
         Ok(())
     }

@@ -43,7 +43,8 @@ pub(crate) struct Served {
 /// # Errors
 /// When it is remembered, and can't be read.
 pub(crate) fn served_by(state: Option<&Path>, origin: &DeviceFile) -> Result<Option<Served>, ChangeError> {
-    let Some(state) = state else { return Ok(None) };
+    // Whoever serves a snapshot changes nothing, so other caches of it stay right.
+    let Some(state) = state.filter(|_| !origin.is_snapshot()) else { return Ok(None) };
     let read = |path: &Path| -> io::Result<Option<Served>> {
         match fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -30,6 +30,8 @@ pub(in crate::daemon) enum VolumesError {
         origin = origin.display()
     )]
     OpenElsewhere { origin: PathBuf, host: String, epoch: u32 },
+    #[error("{origin}: a snapshot is never written; make a clone of it for a writer (flashfront object clone)", origin = .0.display())]
+    Snapshot(PathBuf),
     #[error("there is a volume `{0}` already; choose another name")]
     NameTaken(String),
     #[error(transparent)]

@@ -86,7 +86,7 @@ fn open(wanted: &Wanted, known: &Known) -> Result<Opened, VolumesError> {
         size_bytes: file.geometry().size_bytes,
         block_bytes: file.geometry().logical_block_bytes,
         mode: wanted.mode,
-        read_only: wanted.read_only,
+        read_only: wanted.read_only || file.is_snapshot(),
         shares: known.shares,
         fingerprint: record.fingerprint,
         changed_ns: record.changed_ns,
