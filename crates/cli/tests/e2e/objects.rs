@@ -1,204 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Volumes in an object store behind the cache: in a folder always, and in a server that speaks S3
-//! where moto's is there. Daemons are killed, writers overtake each other, stores go away.
+//! Volumes in an object store behind the cache: in a folder, and in real servers where they are
+//! installed. Daemons are killed, writers overtake each other, stores go away.
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::Signal;
-use serde_json::Value;
 
-use crate::harness::{MIB, Random, Volume, flashfront, free_port, is_root, must, output, show, skip_without, tool};
+use crate::harness::{
+    BLOCK, Disk, Form, SIZE, Store, Volume, first, flashfront, key_file, must, output, payload, place, prefix, show,
+    wait_for, write,
+};
 
-const SIZE: u64 = 16 * MIB;
-const BLOCK: u64 = 4096;
-
-/// Where the objects are.
-enum Store {
-    Folder,
-    /// A folder with an encrypted and compressed volume; the file with its key.
-    Sealed(tempfile::NamedTempFile),
-    Server {
-        port: u16,
-        child: Child,
-    },
-}
-
-impl Store {
-    fn sealed() -> Self {
-        let file = tempfile::NamedTempFile::new().expect("a file can be made");
-        fs::write(file.path(), "0a".repeat(32)).expect("it can be written");
-        Self::Sealed(file)
-    }
-
-    /// moto's server keeps its objects in RAM: it is not killed here, since they were gone then.
-    fn server() -> Self {
-        let port = free_port();
-        let child = tool("moto_server")
-            .args(["-H", "127.0.0.1", "-p", &port.to_string()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("moto_server is there");
-        let server = Self::Server { port, child };
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            std::thread::yield_now();
-        }
-        must(tool("curl").args(["--silent", "--fail", "-X", "PUT", &format!("http://127.0.0.1:{port}/bucket")]));
-        server
-    }
-
-    /// Lets a program find the store.
-    fn known<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        if let Self::Server { port, .. } = self {
-            command.env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}"));
-            command.env("AWS_ACCESS_KEY_ID", "none").env("AWS_SECRET_ACCESS_KEY", "none");
-            command.env("AWS_REGION", "us-east-1");
-        }
-        if let Self::Sealed(keys) = self {
-            command.env("FLASHFRONT_OBJECT_KEYS", keys.path());
-        }
-        command
-    }
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        if let Self::Server { child, .. } = self {
-            child.kill().ok();
-            child.wait().ok();
-        }
-    }
-}
-
-/// A volume in a store, with a cache on this host.
-struct Disk {
-    volume: Volume,
-    store: Store,
-}
-
-impl Disk {
-    fn new(store: Store) -> Self {
-        let mut volume = Volume::new(64, 1);
-        volume.origin = match &store {
-            Store::Folder | Store::Sealed(_) => format!("file://{}", volume.place.file("store").display()).into(),
-            Store::Server { .. } => "s3://bucket/disk".into(),
-        };
-        let disk = Self { volume, store };
-        let form: &[&str] = if matches!(disk.store, Store::Sealed(_)) { &["--compress", "--encrypt"] } else { &[] };
-        disk.object("create", &[&["--size", "16MiB"], form].concat());
-        disk.format(&disk.volume);
-        disk
-    }
-
-    fn object(&self, verb: &str, more: &[&str]) -> String {
-        let mut command = flashfront();
-        command.args(["object", verb]).arg(&self.volume.origin).args(more);
-        must(self.store.known(&mut command))
-    }
-
-    fn format(&self, volume: &Volume) {
-        must(self.store.known(&mut volume.format()));
-    }
-
-    fn start(&mut self) {
-        let mut serve = self.volume.serve();
-        self.volume.start_by(self.store.known(&mut serve));
-    }
-
-    /// A start under the name of another host, if root can do that here.
-    fn start_elsewhere(&self, volume: &Volume) -> Option<Output> {
-        if !is_root() {
-            return None;
-        }
-        let serve = volume.serve();
-        let mut command = tool("unshare");
-        // A start that is not refused serves on: then the test fails, and does not hang.
-        command.args([
-            "--uts",
-            "timeout",
-            "20",
-            "sh",
-            "-c",
-            "echo elsewhere > /proc/sys/kernel/hostname; exec \"$@\"",
-            "sh",
-        ]);
-        command.arg(serve.get_program()).args(serve.get_args());
-        Some(output(self.store.known(&mut command)))
-    }
-
-    /// Another host: a cache of its own, and the same place in the store.
-    fn other_host(&self) -> Volume {
-        let mut other = Volume::new(64, 1);
-        other.origin.clone_from(&self.volume.origin);
-        self.format(&other);
-        if let Some(refused) = self.start_elsewhere(&other) {
-            let said = show(&refused);
-            assert!(!refused.status.success() && said.contains("has the volume open to write"), "{said}");
-        }
-        let mut serve = other.serve();
-        other.start_by(self.store.known(&mut serve));
-        other
-    }
-
-    /// What the store alone has, and that it is sound.
-    fn content(&self) -> Vec<u8> {
-        let checked: Value = serde_json::from_str(&self.object("check", &["--data", "--json"])).expect("JSON");
-        assert_eq!(checked["ok"], true, "{checked}");
-        let file = self.volume.place.file("exported");
-        fs::remove_file(&file).ok();
-        self.object("export", &[file.to_str().expect("text")]);
-        fs::read(file).expect("it was written")
-    }
-}
-
-fn first(volume: &Volume) -> Value {
-    volume.status()["volumes"][0].clone()
-}
-
-fn wait_for(volume: &Volume, is: impl Fn(&Value) -> bool) {
-    while !is(&first(volume)) {
-        std::thread::yield_now();
-    }
-}
-
-/// The place of the n-th write. Places are written again and again.
-fn place(nth: u64) -> u64 {
-    nth * 7 % 64 * BLOCK
-}
-
-fn payload(nth: u64) -> Vec<u8> {
-    Random::new(nth).bytes(BLOCK as usize)
-}
-
-/// Writes so many blocks, each with a FLUSH of its own.
-fn write(volume: &Volume, numbers: std::ops::Range<u64>) {
-    let mut client = volume.connect();
-    for nth in numbers {
-        client.write_at(place(nth), &payload(nth), false).expect("the volume takes writes");
-        client.flush().expect("the cache device is well");
-    }
-}
-
-/// How many writes the content has: exactly the first ones, and none after them.
-fn prefix(content: &[u8], all: u64) -> u64 {
-    let written = &content[..64 * BLOCK as usize];
-    let mut disk = vec![0; written.len()];
-    let mut found = (disk == written).then_some(0);
-    for nth in 0..all {
-        let at = place(nth) as usize;
-        disk[at..at + BLOCK as usize].copy_from_slice(&payload(nth));
-        if disk == written {
-            found = Some(nth + 1);
-        }
-    }
-    found.expect("the store has a state in which the volume was")
-}
-
-fn survives(store: Store) {
-    let mut disk = Disk::new(store);
+fn survives(store: Store, form: Form) {
+    let mut disk = Disk::new(store, form);
     for round in 0..3 {
         disk.start();
         write(&disk.volume, round * 50..round * 50 + 50);
@@ -222,10 +37,15 @@ fn survives(store: Store) {
 /// A killed daemon loses nothing, and the store alone is an exact prefix at any time.
 #[test]
 fn a_killed_daemon_loses_nothing() {
-    survives(Store::Folder);
-    survives(Store::sealed());
-    if !skip_without(&["moto_server", "curl"]) {
-        survives(Store::server());
+    for form in Form::ALL {
+        survives(Store::Folder, form);
+    }
+}
+
+#[test]
+fn a_killed_daemon_loses_nothing_in_a_server() {
+    for (store, form) in Store::servers().zip([Form::PLAIN, Form::BOTH]) {
+        survives(store, form);
     }
 }
 
@@ -233,9 +53,8 @@ fn a_killed_daemon_loses_nothing() {
 /// no further write, and changes nothing.
 #[test]
 fn a_writer_that_slept_is_fenced() {
-    let stores = [Some(Store::Folder), (!skip_without(&["moto_server", "curl"])).then(Store::server)];
-    for store in stores.into_iter().flatten() {
-        let mut disk = Disk::new(store);
+    for store in std::iter::once(Store::Folder).chain(Store::servers()) {
+        let mut disk = Disk::new(store, Form::PLAIN);
         disk.start();
         write(&disk.volume, 0..40);
         disk.volume.signal(Signal::STOP);
@@ -263,7 +82,7 @@ fn a_writer_that_slept_is_fenced() {
         // Reads go on.
         client.read_at(0, &mut vec![0; BLOCK as usize]).expect("the cache has it");
         // A fenced daemon stops, says what it keeps, and changes nothing any more.
-        let crashes = matches!(disk.store, Store::Folder);
+        let crashes = !disk.store.is_server();
         disk.volume.signal(if crashes { Signal::KILL } else { Signal::TERM });
         assert!(!disk.volume.exit().success());
         other.stop();
@@ -271,7 +90,7 @@ fn a_writer_that_slept_is_fenced() {
         assert_eq!(prefix(&content, 40), before, "the fenced writer has changed something");
         assert!(content[(SIZE - BLOCK) as usize..] == payload(99));
         // What the first cache still has is older: it is refused, with what to do.
-        let started = output(disk.store.known(&mut disk.volume.serve()));
+        let started = output(disk.known(&mut disk.volume.serve()));
         let said = show(&started);
         let why = if crashes { "opened by another writer since" } else { "was changed since the last clean stop" };
         assert!(!started.status.success() && said.contains(why), "{said}");
@@ -281,7 +100,7 @@ fn a_writer_that_slept_is_fenced() {
 /// No client notices a store that is away, until the cache is full. `status` tells since when.
 #[test]
 fn a_store_that_is_away_is_waited_for() {
-    let mut disk = Disk::new(Store::Folder);
+    let mut disk = Disk::new(Store::Folder, Form::PLAIN);
     disk.start();
     write(&disk.volume, 0..20);
     disk.volume.drain();
@@ -320,15 +139,17 @@ fn one_of_three_creators_wins() {
 /// Without its key an encrypted volume is neither served nor read, and its writer goes on.
 #[test]
 fn an_encrypted_volume_wants_its_key() {
-    let mut disk = Disk::new(Store::sealed());
+    let mut disk = Disk::new(Store::Folder, Form::BOTH);
     disk.start();
     let line = b"nobody else may read this line! ".repeat(BLOCK as usize / 32);
     disk.volume.connect().write_at(BLOCK, &line, true).expect("the volume takes writes");
     disk.volume.drain();
-    let wrong = Store::sealed();
-    let Store::Sealed(keys) = &wrong else { unreachable!() };
-    fs::write(keys.path(), "0b".repeat(32)).expect("it can be written");
-    for store in [&wrong, &Store::Folder] {
+    let wrong = key_file(11);
+    for keys in [Some(wrong.path()), None] {
+        let known = |command: &mut std::process::Command| {
+            command.envs(keys.map(|path| ("FLASHFRONT_OBJECT_KEYS", path)));
+            show(&output(command))
+        };
         for verb in ["info", "gc", "export"] {
             let mut command = flashfront();
             command.args(["object", verb]).arg(&disk.volume.origin);
@@ -337,13 +158,12 @@ fn an_encrypted_volume_wants_its_key() {
                 "export" => _ = command.arg(disk.volume.place.file("stolen")),
                 _ => {}
             }
-            let ended = output(store.known(&mut command));
-            let said = show(&ended);
-            assert!(!ended.status.success() && said.contains("which is not given"), "{verb}: {said}");
+            let said = known(&mut command);
+            assert!(said.contains("exit status: 1") && said.contains("which is not given"), "{verb}: {said}");
         }
         let mut other = Volume::new(64, 1);
         other.origin.clone_from(&disk.volume.origin);
-        let said = show(&output(store.known(&mut other.format())));
+        let said = known(&mut other.format());
         assert!(said.contains("which is not given"), "{said}");
     }
     assert_eq!(first(&disk.volume)["fenced"], false);

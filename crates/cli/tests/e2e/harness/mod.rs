@@ -3,16 +3,24 @@
 
 mod browser;
 mod daemon;
+mod disk;
 mod http;
 mod place;
 mod program;
+mod proxy;
+mod store;
 mod volume;
 
 pub(crate) use browser::{Browser, LEFT, RIGHT, TAB};
 pub(crate) use daemon::Daemon;
+pub(crate) use disk::{
+    BLOCK, Disk, Form, SIZE, first, key, key_file, payload, place, prefix, wait_for, write, write_by,
+};
 pub(crate) use http::{free_port, get};
 pub(crate) use place::Place;
 pub(crate) use program::{flashfront, is_root, must, output, show, skip, skip_without, tool};
+pub(crate) use proxy::{Proxy, Weather};
+pub(crate) use store::{Maker, Store};
 pub(crate) use volume::{Volume, assert_same};
 
 /// Bytes of a mebibyte.
