@@ -8,13 +8,12 @@
 
 use crate::act::checkpoint::BATCH_BLOCKS;
 use crate::act::commit::log::commits_most;
-use crate::act::destage::state::RUN_BLOCKS_MAX;
 use crate::act::detour::state::{SINGLE_MAX, WIDE_BLOCKS, WIDE_MAX};
 use crate::act::neighbours::IN_FLIGHT_BLOCKS_MAX;
 use crate::act::reclaim::{SURVIVORS_MAX, VICTIMS_MAX};
 use crate::act::sync::COPIES_MAX;
 use crate::lane::MERGING_MAX;
-use crate::organ::reach::{FAR_RUN_BLOCKS_MAX, FAR_RUNS_MAX, RUNS_MAX};
+use crate::organ::reach::{FAR_RUN_BLOCKS_MAX, FAR_RUNS_MAX, RUN_BLOCKS_MAX, RUNS_MAX};
 use crate::organ::zeroes::{RAGGED_MAX, WHOLE_BLOCKS};
 
 /// Single blocks of a lane beside survivors, merges, detours and copies to a new mirror. These are

@@ -84,6 +84,11 @@ impl Throttle {
         crowded && !is_kept(origin, 0, cx) || self.waits_for(origin, destage, cx).is_some()
     }
 
+    /// The writes to this origin that wait, for room or for their turn.
+    pub(crate) fn slowed(&self, origin: usize) -> usize {
+        self.queues[origin].waiting.len()
+    }
+
     /// What the first in an origin's queue waits for.
     fn waits_for(&self, origin: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Option<WaitsFor> {
         let blocks = self.queues[origin].waiting.front().map(|piece| u64::from(piece.blocks))?;

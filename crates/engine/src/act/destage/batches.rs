@@ -16,7 +16,6 @@ use crate::organ::flush::FlushWaiter;
 use crate::organ::grant::{Came, Grant, Takes, Used};
 use crate::organ::index::Flat;
 use crate::organ::origin::OriginDelta;
-use crate::organ::reach::FAR_RUN_BLOCKS_MAX;
 use crate::organ::router::Router;
 use crate::organ::up::Up;
 
@@ -50,6 +49,8 @@ pub(super) struct Want {
     pub(super) origin: usize,
     pub(super) places: Range<u64>,
     pub(super) place: Place,
+    /// The run has so many blocks at most.
+    pub(super) blocks_max: u32,
     /// Blocks that were rewritten since the last sweep are taken too.
     pub(super) hurry: bool,
     /// Destage is ordered, and this era may be destaged now.
@@ -84,6 +85,8 @@ pub(super) struct Batches {
     /// How many of them an origin has only because it is far away. They are counted as the first
     /// that end, so that no more long runs are under way than others are.
     pub(super) far_runs: u32,
+    /// Where the origin is far away, and writers wait for room or for their turn: how many.
+    pub(super) stands_for: Option<u32>,
     /// Runs written, waiting for a flush: (lane, run).
     written: Vec<(usize, usize)>,
     written_blocks: u64,
@@ -144,6 +147,7 @@ impl Batches {
             refusals: Refusals::default(),
             runs: 0,
             far_runs: 0,
+            stands_for: None,
             written: Vec::new(),
             written_blocks: 0,
             flushing: 0,
@@ -354,7 +358,7 @@ impl Batches {
         router: &Router,
         cx: &mut Cx<'_>,
     ) -> Option<Came> {
-        let (lane, end) = (router.lane_of(first), run_end_max(first, want.place, router, cx));
+        let (lane, end) = (router.lane_of(first), run_end_max(first, want.blocks_max, router, cx));
         self.grants += 1;
         let grant = Grant { number: self.grants, origin: want.origin, first, end, era: want.era, takes };
         self.out = Some((grant, want.place));
@@ -402,10 +406,9 @@ impl Batches {
 }
 
 /// How far a run that starts at a block may go: to the end of its stripe, or of its origin.
-fn run_end_max(flat: Flat, place: Place, router: &Router, cx: &Cx<'_>) -> Flat {
+fn run_end_max(flat: Flat, blocks_max: u32, router: &Router, cx: &Cx<'_>) -> Flat {
     let origin = &cx.facts.origins[cx.facts.origin_of(flat)];
-    let end = router.stripe_end(flat).min(Flat(origin.places().end));
-    if place == Place::Far { end.min(flat + FAR_RUN_BLOCKS_MAX) } else { end }
+    router.stripe_end(flat).min(Flat(origin.places().end)).min(flat + blocks_max)
 }
 
 #[cfg(test)]

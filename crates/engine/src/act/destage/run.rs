@@ -16,7 +16,7 @@
 
 use alloc::vec::Vec;
 
-use super::state::{RUN_BLOCKS_MAX, Run, buffer_blocks};
+use super::state::{Run, buffer_blocks};
 use crate::act::commit::log::Bytes;
 use crate::act::damage::{damaged, holder, lose, try_other};
 use crate::act::destage::versions::{is_held, version_over};
@@ -34,6 +34,7 @@ use crate::look::Look;
 use crate::organ::flying::LaneIo;
 use crate::organ::grant::Grant;
 use crate::organ::index::{Flat, Found};
+use crate::organ::reach::RUN_BLOCKS_MAX;
 use crate::organ::trouble::Finding;
 use crate::organ::up::Up;
 use crate::organ::waiter::Waiter;

@@ -15,9 +15,9 @@ use crate::fact::types::{Destage, Mode, Time};
 use crate::lanes::Lanes;
 use crate::look::Look;
 use crate::organ::grant::Used;
-use crate::organ::origin::Stage;
+use crate::organ::origin::{OriginDelta, Stage};
 use crate::organ::places;
-use crate::organ::reach::{FAR_RUNS_MAX, RUNS_MAX};
+use crate::organ::reach::{FAR_RUN_BLOCKS_MAX, FAR_RUNS_MAX, RUN_BLOCKS_MAX, RUNS_MAX};
 use crate::organ::room::{Cost, Outlook, Room, Rooms};
 use crate::organ::router::Router;
 
@@ -54,6 +54,11 @@ pub(crate) struct Destager {
 /// Whether destage keeps the order of FLUSHes.
 fn is_ordered(cx: &Cx<'_>) -> bool {
     cx.facts.options.destage == Destage::Ordered
+}
+
+/// Whether clients read from or write to an origin directly now, or did a moment ago.
+fn is_used(origin: &OriginDelta, now: Time) -> bool {
+    origin.foreground_ios > 0 || origin.last_foreground.is_some_and(|since| now.since_ns(since) < IDLE_AFTER_NS)
 }
 
 impl Outlook for Destager {
@@ -199,7 +204,9 @@ impl Destager {
             if starved || lanes.looks().any(|lane| lane.awaits_room_at(&places)) {
                 self.origins[origin].refusals.try_soon();
             }
-            let pace = self.pace(origin, lanes, requests, rooms.of(origin, self, cx), starved, cx);
+            let pushed = cx.delta.origins[origin].gauge.reach.is_far() && throttle.slowed(origin) > 0;
+            self.origins[origin].stands_for = pushed.then(|| throttle.slowed(origin) as u32);
+            let pace = self.pace(origin, lanes, requests, rooms.of(origin, self, cx), (starved, pushed), cx);
             let blocks = shared.min((cx.facts.origins[origin].dirty_limit / 8).max(1));
             self.step_of(origin, pace, blocks, lanes, router, cx);
         }
@@ -246,7 +253,7 @@ impl Destager {
         lanes: &Lanes,
         requests: usize,
         room: Room,
-        starved: bool,
+        (starved, pushed): (bool, bool),
         cx: &Cx<'_>,
     ) -> Option<Pace> {
         let (facts, it, batches) = (&cx.facts.origins[origin], &cx.delta.origins[origin], &self.origins[origin]);
@@ -279,7 +286,9 @@ impl Destager {
             aged,
             behind: lanes.looks().any(|lane| lane.is_reclaim_behind(cx.now)),
             readers: !behind && cx.delta.cache_reads.until(aged, cx.now).is_some(),
-            clients: it.foreground_ios > 0 || it.last_foreground.is_some_and(recent),
+            // Destage stands for writers that wait. Without a cache they would have their share of
+            // a far origin, and a flush there stops nobody.
+            clients: is_used(it, cx.now) && !pushed,
             quiet_ns: it.last_foreground.map_or(u64::MAX, |since| cx.now.since_ns(since)),
         })
     }
@@ -290,6 +299,13 @@ impl Destager {
         let (it, reach) = (&self.origins[origin], &cx.delta.origins[origin].gauge.reach);
         let beside_clients = pace.pause_permille > 0;
         if beside_clients && it.runs >= reach.beside() {
+            return None;
+        }
+        // Clients wait behind no more than would be there without a cache, or behind what hardly
+        // waits itself.
+        let most = |writers: u32| writers.max(reach.beside()).max(reach.more());
+        let all_stand = it.stands_for.is_some_and(|writers| it.runs >= most(writers));
+        if all_stand && is_used(&cx.delta.origins[origin], cx.now) {
             return None;
         }
         if places::is_left(RUNS_MAX, near(it), self.origins.iter().map(near)) {
@@ -350,7 +366,12 @@ impl Destager {
             batches.round.tries += 1;
             let places = cx.facts.origins[origin].places();
             let (ordered, era) = (is_ordered(cx), cx.delta.origins[origin].cuts.destaging());
-            let want = Want { origin, places, place, hurry: pace.hurry, ordered, era };
+            let blocks_max = match place {
+                Place::Far => FAR_RUN_BLOCKS_MAX,
+                Place::Near if pace.pause_permille > 0 => cx.delta.origins[origin].gauge.reach.beside_blocks(),
+                Place::Near => RUN_BLOCKS_MAX,
+            };
+            let want = Want { origin, places, place, blocks_max, hurry: pace.hurry, ordered, era };
             match batches.start_one(&want, lanes, router, cx) {
                 Step::Asked => return batches.note_began(cx.now),
                 Step::Tried => {}

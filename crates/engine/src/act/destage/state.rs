@@ -7,10 +7,7 @@ use crate::fact::io::{DeviceError, DeviceId};
 use crate::fact::memory::Buf;
 use crate::fact::types::Time;
 use crate::organ::index::Flat;
-use crate::organ::reach::FAR_RUN_BLOCKS_MAX;
-
-/// The longest run: 1 MiB is past the point where a disk's seek matters.
-pub(crate) const RUN_BLOCKS_MAX: u32 = 256;
+use crate::organ::reach::{FAR_RUN_BLOCKS_MAX, RUN_BLOCKS_MAX};
 
 /// The size of the buffer for a run of so many blocks. There are two sizes: with many each size
 /// would want chunks of memory of its own.
