@@ -19,9 +19,10 @@ const BESIDE_MIN: u32 = 1;
 /// Where writes take so many times the shortest one, this is a disk that counts as far, or many
 /// clients wait. There a run alone waits long for its turn, and one more costs little.
 const CROWDED_TIMES: u64 = 4;
-/// Where a single run is too much beside clients, it gets shorter: half as long after so many
-/// writes that had to wait, and that so often. Then it has 16 KiB.
+/// Where a single run is too much beside clients, it gets shorter. After so many writes that had to
+/// wait it is half as long.
 const WRITES_PER_HALVING: u32 = 16;
+/// The halvings, at most: then a run has 16 KiB.
 const HALVINGS_MAX: u32 = 6;
 const FEWER_RUNS_MAX: u32 = RUNS_MAX - BESIDE_MIN;
 /// Runs on their way to all far origins beside those that any origin may have. 64 at a time are
