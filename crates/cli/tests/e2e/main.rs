@@ -41,6 +41,7 @@ mod monitoring;
 mod network;
 mod object_conditions;
 mod object_keys;
+mod object_requests;
 mod object_servers;
 mod object_snapshots;
 mod objects;
