@@ -73,7 +73,7 @@ impl Session {
         }
         for block in shell {
             let commands = here(&block.text);
-            write!(script, "{commands}echo; echo '{DONE}'\"$(jobs -rp | wc -l)\"; read -r go <&9\n")
+            writeln!(script, "{commands}echo; echo '{DONE}'\"$(jobs -rp | wc -l)\"; read -r go <&9")
                 .expect("a string takes it");
         }
         // A page that was followed to its end has detached its loop device itself.
