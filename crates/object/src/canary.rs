@@ -11,6 +11,8 @@ compile_error!("the feature `canary` plants bugs: it is for tests only, never fo
 pub enum Canary {
     /// A manifest is created before its objects are there.
     ManifestEarly,
+    /// A manifest ends between two flushes, although each is to be there as a whole.
+    FlushTorn,
     /// Collection deletes an object of which something is live.
     LiveDeleted,
     /// A writer that finds its number taken goes on.
@@ -33,6 +35,7 @@ mod planted {
         /// All of them, with their names.
         pub const ALL: &'static [(Self, &'static str)] = &[
             (Self::ManifestEarly, "manifest-early"),
+            (Self::FlushTorn, "flush-torn"),
             (Self::LiveDeleted, "live-deleted"),
             (Self::FenceIgnored, "fence-ignored"),
             (Self::SnapshotForgotten, "snapshot-forgotten"),

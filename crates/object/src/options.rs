@@ -16,13 +16,24 @@ pub struct Options {
     pub manifests: u64,
     /// Bytes of extents that were read and are kept.
     pub recent_bytes: usize,
+    /// What was written between two flushes is in the store as a whole or not at all: manifests
+    /// end where a flush was asked for.
+    pub whole_flushes: bool,
 }
 
 impl Default for Options {
     /// 8 MiB is what a request costs least for, beside the time that it takes. Four at a time fill
     /// 100 MB/s at 50 ms. 64 heads are fetched in four rounds at an opening.
     fn default() -> Self {
-        Self { batch_bytes: 8 << 20, uploads: 4, tail: 64, complete: 16, manifests: 1000, recent_bytes: 16 << 20 }
+        Self {
+            batch_bytes: 8 << 20,
+            uploads: 4,
+            tail: 64,
+            complete: 16,
+            manifests: 1000,
+            recent_bytes: 16 << 20,
+            whole_flushes: false,
+        }
     }
 }
 

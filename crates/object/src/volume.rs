@@ -25,7 +25,7 @@ use crate::mode::Writer;
 use crate::name::Name;
 use crate::options::{Options, Unsent, Usage, WriteFault};
 use crate::table::{Entry, Retired};
-use state::{For, State};
+use state::{For, State, What};
 
 /// An open volume.
 #[derive(Debug)]
@@ -71,6 +71,20 @@ impl Volume {
     /// Flushes: tells when all writes so far are in a manifest.
     pub fn flush(&mut self, ticket: Ticket, fx: &mut Vec<Effect>) {
         flush::flush(&mut self.state, ticket, fx);
+    }
+
+    /// Tells when all writes so far are in a manifest, which somebody else's flush brings about.
+    pub fn await_flush(&mut self, ticket: Ticket, fx: &mut Vec<Effect>) {
+        flush::await_flush(&mut self.state, ticket, fx);
+    }
+
+    /// Whether something was written that no flush covers.
+    #[must_use]
+    pub fn is_unflushed(&self) -> bool {
+        let state = &self.state;
+        let flushed = state.flushes.iter().rev().find(|it| it.is_border).map_or(state.popped, |it| it.upto);
+        let mut later = state.queue.iter().skip(flushed.saturating_sub(state.popped) as usize);
+        state.open.is_some() || later.any(|it| it.what == What::Data)
     }
 
     /// Flushes, and creates a manifest even if nothing is new.
@@ -150,15 +164,15 @@ impl Volume {
     /// Whether there is room for more writes. A caller that has them should wait if not.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.state.queue.len() < 2 * self.state.options.uploads
+        self.state.queue.iter().filter(|it| !it.is_there()).count() <= self.state.options.uploads
     }
 
     /// What the store does not have yet.
     #[must_use]
     pub fn unsent(&self) -> Unsent {
-        let queued: usize = self.state.queue.iter().map(|it| it.body.len()).sum();
+        let queued: u64 = self.state.queue.iter().map(|it| it.bytes).sum();
         let (oldest, queue) = (self.state.popped, self.state.queue.len() as u64);
-        Unsent { bytes: (queued + self.state.batch.bytes()) as u64, oldest, open: oldest + queue }
+        Unsent { bytes: queued + self.state.batch.bytes() as u64, oldest, open: oldest + queue }
     }
 
     /// Whether requests to the store are under way that change something.

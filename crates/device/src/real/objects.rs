@@ -33,6 +33,8 @@ use session::Session;
 /// I/Os that the thread is given at a time. Reads are requests to the store, and the carrier does
 /// some of them at a time.
 const PLACES: usize = 64;
+/// Extents that were read and are kept in RAM. The cache in front keeps what is read again.
+const RECENT_BYTES: usize = 8 << 20;
 /// The unit of volumes, where their size allows it: smaller extents would fill the map.
 const BLOCK_BYTES: u64 = 4096;
 
@@ -87,6 +89,12 @@ fn wake(shared: &Arc<Shared>) -> Wake {
     Arc::new(move || shared.give(|_| {}))
 }
 
+/// How volumes work here. Between two flushes all or nothing is there: a flush is where a state of
+/// the bucket alone may end.
+fn options() -> Options {
+    Options { whole_flushes: true, recent_bytes: RECENT_BYTES, ..Options::default() }
+}
+
 /// An open volume.
 #[derive(Debug)]
 struct Objects {
@@ -129,7 +137,7 @@ pub(super) fn open(path: &Path, url: &str) -> Result<(Remote, String), OpenError
         mark: Mutex::new(mark),
         watch: OnceLock::new(),
     });
-    let opened = flashfront_bucket::Session::open_with(&place, mode, Options::default(), Some(wake(&shared)));
+    let opened = flashfront_bucket::Session::open_with(&place, mode, options(), Some(wake(&shared)));
     let (volume, carrier) = opened.map_err(failed)?.into_parts();
     *locked(&shared.mark) = mark_of(&volume, None);
     let manifest = volume.manifest();
@@ -204,7 +212,7 @@ impl Server for Objects {
         let mode = Mode::Write(this_writer());
         // Before anybody is fenced.
         let place = flashfront_bucket::to_write(&self.place, self.single_writer).map_err(io::Error::other)?;
-        let opened = flashfront_bucket::Session::open_with(&place, mode, Options::default(), wake);
+        let opened = flashfront_bucket::Session::open_with(&place, mode, options(), wake);
         let (volume, carrier) = opened.map_err(io::Error::other)?.into_parts();
         let now = mark_of(&volume, Some(volume.manifest().epoch));
         if (Mark { opening: None, ..now }) != before {

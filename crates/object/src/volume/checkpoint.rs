@@ -53,5 +53,5 @@ pub(super) fn checkpoint_now(state: &mut State) {
     let bytes = body.0.len() as u64;
     let what = What::Map(CheckpointRef { stamp, bytes, root_at, root_bytes, root_crc, since: 0, born });
     let (body, stage) = (Arc::new(body.0), Stage::Waiting);
-    state.queue.push_back(Upload { what, object, stamp, born, head: 0, body, stage });
+    state.queue.push_back(Upload { what, object, stamp, born, head: 0, body, bytes, stage });
 }

@@ -14,13 +14,18 @@ pub(super) fn checkpoint(state: &mut State, fx: &mut Vec<Effect>) {
 
 /// Flushes: tells when all writes so far are in a manifest.
 pub(super) fn flush(state: &mut State, ticket: Ticket, fx: &mut Vec<Effect>) {
-    flush_after(state, ticket, 0, fx);
+    flush_after(state, ticket, 0, true, fx);
+}
+
+/// Tells when all writes so far are in a manifest, which somebody else's flush brings about.
+pub(super) fn await_flush(state: &mut State, ticket: Ticket, fx: &mut Vec<Effect>) {
+    flush_after(state, ticket, 0, false, fx);
 }
 
 /// Flushes, and creates a manifest even if nothing is new.
 pub(super) fn publish(state: &mut State, ticket: Ticket, fx: &mut Vec<Effect>) {
     let under_way = u64::from(state.publishing.is_some());
-    flush_after(state, ticket, state.manifest.number + under_way, fx);
+    flush_after(state, ticket, state.manifest.number + under_way, true, fx);
 }
 
 /// Writes a checkpoint and a last manifest, which says that no writer has the volume open.
@@ -30,7 +35,7 @@ pub(super) fn close(state: &mut State, ticket: Ticket, fx: &mut Vec<Effect>) {
     publish(state, ticket, fx);
 }
 
-fn flush_after(state: &mut State, ticket: Ticket, after: u64, fx: &mut Vec<Effect>) {
+fn flush_after(state: &mut State, ticket: Ticket, after: u64, is_border: bool, fx: &mut Vec<Effect>) {
     if let Some(by) = &state.fenced {
         fx.push(Effect::Told { ticket, result: Err(Trouble::Fenced(by.clone())) });
         return;
@@ -40,7 +45,7 @@ fn flush_after(state: &mut State, ticket: Ticket, after: u64, fx: &mut Vec<Effec
         return;
     }
     write::seal(state, fx);
-    state.flushes.push_back(Flush { ticket, upto: state.popped + state.queue.len() as u64, after });
+    state.flushes.push_back(Flush { ticket, upto: state.popped + state.queue.len() as u64, after, is_border });
     publish::tell_flushed(state, fx);
     publish::go_on(state, fx);
 }

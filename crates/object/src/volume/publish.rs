@@ -31,7 +31,16 @@ pub(super) fn go_on(state: &mut State, fx: &mut Vec<Effect>) {
     let run = state.queue.iter().take_while(|it| there(it.stage)).count();
     let reach = state.popped + run as u64;
     let is_waited_for = state.flushes.iter().any(|it| it.upto <= reach);
-    if state.publishing.is_none() && (is_waited_for || run >= state.options.uploads) {
+    if state.publishing.is_some() {
+        return;
+    }
+    if state.options.whole_flushes && !planted(Canary::FlushTorn) {
+        // The last flush of which all is there.
+        let border = state.flushes.iter().rev().find(|it| it.is_border && it.upto <= reach).map(|it| it.upto);
+        if let Some(border) = border {
+            create(state, border.saturating_sub(state.popped) as usize, fx);
+        }
+    } else if is_waited_for || run >= state.options.uploads {
         create(state, run, fx);
     }
 }
@@ -52,6 +61,7 @@ pub(super) fn uploaded(state: &mut State, position: u64, fx: &mut Vec<Effect>) {
         && let Some(upload) = state.queue.get_mut(nth as usize)
     {
         upload.stage = Stage::There;
+        upload.body = Arc::default();
     }
     go_on(state, fx);
 }
@@ -66,7 +76,7 @@ fn create(state: &mut State, run: usize, fx: &mut Vec<Effect>) {
         manifest.sequence = upload.stamp.sequence;
         match upload.what {
             What::Data => {
-                let (stamp, head, bytes, born) = (upload.stamp, upload.head, upload.body.len() as u64, upload.born);
+                let (stamp, head, bytes, born) = (upload.stamp, upload.head, upload.bytes, upload.born);
                 manifest.tail.push(TailEntry { stamp, head, bytes, born });
             }
             What::Map(mut checkpoint) => {

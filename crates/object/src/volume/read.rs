@@ -56,7 +56,7 @@ fn copy_from_ram(state: &State, piece: &Piece, extent: &Extent, reading: &mut Re
     let at = extent.at as usize;
     let stored = if state.open.is_some_and(|(object, ..)| object == extent.object) {
         &state.batch.payload()[at..at + extent.stored as usize]
-    } else if let Some(upload) = state.queue.iter().find(|it| it.object == extent.object) {
+    } else if let Some(upload) = state.queue.iter().find(|it| it.object == extent.object && !it.is_there()) {
         let at = upload.head as usize + at;
         &upload.body[at..at + extent.stored as usize]
     } else if let Some(stored) = state.recent.get((extent.object, extent.at)) {

@@ -25,8 +25,18 @@ pub(super) struct Upload {
     pub(super) stamp: Stamp,
     pub(super) born: u64,
     pub(super) head: u32,
+    /// Empty once it is there: nobody keeps in RAM what the store has.
     pub(super) body: Arc<Vec<u8>>,
+    /// Bytes of the body.
+    pub(super) bytes: u64,
     pub(super) stage: Stage,
+}
+
+impl Upload {
+    /// Whether the store has it.
+    pub(super) fn is_there(&self) -> bool {
+        self.stage == Stage::There
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +79,8 @@ pub(super) struct Flush {
     pub(super) upto: u64,
     /// A manifest after this one is wanted, even if nothing is new.
     pub(super) after: u64,
+    /// A manifest may end here. Else it waits for one that ends here or behind it.
+    pub(super) is_border: bool,
 }
 
 /// A manifest on its way.

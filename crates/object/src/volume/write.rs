@@ -101,8 +101,8 @@ pub(super) fn seal(state: &mut State, fx: &mut Vec<Effect>) {
             std::mem::take(&mut state.batch).seal(&state.manifest.volume, stamp, !state.former.is_plain());
         let entry = state.table.get_mut(object);
         (entry.head, entry.bytes) = (head, body.len() as u64);
-        let (what, body, stage) = (What::Data, Arc::new(body), Stage::Waiting);
-        state.queue.push_back(Upload { what, object, stamp, born, head, body, stage });
+        let (what, bytes, body, stage) = (What::Data, body.len() as u64, Arc::new(body), Stage::Waiting);
+        state.queue.push_back(Upload { what, object, stamp, born, head, body, bytes, stage });
     }
     let is_data = |it: &&Upload| it.what == What::Data;
     let tail = state.manifest.tail.len() + state.queue.iter().filter(is_data).count();

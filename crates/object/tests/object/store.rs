@@ -10,8 +10,15 @@ use flashfront_object::{Ticket, Told, Trouble, Wanted, Wish};
 
 pub(crate) const SECTORS: u64 = 3 * 32_768 + 100;
 
-pub(crate) const SMALL: Options =
-    Options { batch_bytes: 64 << 10, uploads: 2, tail: 5, complete: 2, manifests: 50, recent_bytes: 512 << 10 };
+pub(crate) const SMALL: Options = Options {
+    batch_bytes: 64 << 10,
+    uploads: 2,
+    tail: 5,
+    complete: 2,
+    manifests: 50,
+    recent_bytes: 512 << 10,
+    whole_flushes: false,
+};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {

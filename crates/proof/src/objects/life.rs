@@ -91,6 +91,7 @@ pub(super) fn run(seed: u64) -> Lived {
         complete: 1 + rng.below(4),
         manifests: 20 + rng.below(20),
         recent_bytes: rng.below(2) as usize * (256 << 10),
+        whole_flushes: Rng::new(seed ^ 0x66).below(2) == 0,
     };
     let mut store = Store::default();
     let form = Form { compressed: rng.below(2) == 0, key: test_keys().first().filter(|_| rng.below(2) == 0) };
@@ -281,7 +282,7 @@ impl Life {
         let (number, mut fx) = (self.writers.len(), Vec::new());
         let writer = flashfront_object::Writer { id: id(number), host: number.to_string(), now: self.now };
         let opening = Opening::new(Mode::Write(writer), self.options, &mut fx);
-        self.writers.push(Writer { opening: Some(opening), ..Writer::default() });
+        self.writers.push(Writer::opens(opening, self.options.whole_flushes));
         self.send(number, fx);
     }
 
@@ -330,6 +331,7 @@ impl Life {
             writer.changes.push(change);
             writer.tickets += 1;
             writer.waited.insert(writer.tickets, Waited::Flush(writer.changes.len()));
+            writer.borders.insert(writer.changes.len());
             match round {
                 0 => volume.checkpoint(&mut fx),
                 1 => volume.collect(0, 90, &mut fx),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The writers of a life: what each has written, what was acknowledged, and from whom it took over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use flashfront_object::{Opening, Volume};
 
@@ -41,6 +41,10 @@ pub(super) struct Writer {
     pub(super) flushed: usize,
     pub(super) waited: BTreeMap<u64, Waited>,
     pub(super) tickets: u64,
+    /// What lies between two flushes is in the bucket as a whole or not at all.
+    pub(super) whole: bool,
+    /// The changes before each flush that was asked for.
+    pub(super) borders: BTreeSet<usize>,
     /// Nothing reaches it before this time.
     pub(super) paused_until: u64,
 }
@@ -49,6 +53,11 @@ impl Writer {
     /// The first one: it has made an empty volume, and is gone.
     pub(super) fn maker() -> Self {
         Self { epoch: Some(1), base: Some(Base { parent: 0, changes: 0, content: vec![0; BLOCKS] }), ..Self::default() }
+    }
+
+    /// A writer that opens the volume.
+    pub(super) fn opens(opening: Opening, whole: bool) -> Self {
+        Self { opening: Some(opening), whole, ..Self::default() }
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -75,7 +84,7 @@ impl Writer {
     }
 
     /// After how many changes the volume was in this state: the latest such moment, and none
-    /// before the last acknowledged flush.
+    /// before the last acknowledged flush. Where flushes are whole, it is one at a flush.
     pub(super) fn moment_of(&self, wanted: &Content) -> Result<usize, String> {
         let base = self.base.as_ref().ok_or("its base is not known")?;
         let mut content = base.content.clone();
@@ -84,7 +93,8 @@ impl Writer {
             if let Some(change) = change {
                 change.apply(&mut content);
             }
-            if content == *wanted {
+            let may_be = !self.whole || nth == 0 || self.borders.contains(&nth);
+            if may_be && content == *wanted {
                 found = Some(nth);
             }
         }

@@ -123,7 +123,7 @@ impl Session {
                 let ticket = self.wait_for(Waiting::Read(task));
                 self.volume.read(ticket, start, sectors, &mut self.fx);
             }
-            Ask::Flush if self.is_settling && self.is_moving() => self.flushes.push(task),
+            Ask::Flush if self.is_settling && self.is_collecting() => self.flushes.push(task),
             Ask::Flush => self.flush(task),
             Ask::Status { .. } => {
                 let extent = |(sectors, is_data): (u64, bool)| Extent {
@@ -150,6 +150,10 @@ impl Session {
         self.tickets += 1;
         self.waiting.insert(self.tickets, waiting);
         self.tickets
+    }
+
+    fn is_collecting(&self) -> bool {
+        self.waiting.values().any(|it| matches!(it, Waiting::Collect))
     }
 
     fn is_moving(&self) -> bool {
@@ -256,15 +260,14 @@ impl Session {
             }
             Waiting::Collect => match result {
                 Ok(Told::Collected(Some(_))) => {
+                    // What was moved is in the next manifest, and that is not before a flush.
                     let ticket = self.wait_for(Waiting::Moved);
-                    self.volume.flush(ticket, &mut self.fx);
+                    self.volume.await_flush(ticket, &mut self.fx);
+                    self.moved();
                 }
                 _ => self.moved(),
             },
-            Waiting::Moved => {
-                self.moved();
-                self.collect();
-            }
+            Waiting::Moved => self.collect(),
             Waiting::Close => {}
         }
     }
@@ -278,7 +281,7 @@ impl Session {
         }
     }
 
-    /// Nothing is being moved: flushes that waited for that go on.
+    /// Nothing is being read to be moved: flushes that waited for that go on.
     fn moved(&mut self) {
         for task in std::mem::take(&mut self.flushes) {
             self.begin(task);
@@ -305,9 +308,11 @@ impl Session {
         }
     }
 
-    /// Begins to say in the store that no writer has the volume open.
+    /// Begins to say in the store that no writer has the volume open. What no flush has covered is
+    /// not to be there, as after a power cut. Then nothing is said.
     pub(super) fn close(&mut self) {
         let may = self.opening.is_some() && self.volume.fenced().is_none() && self.faults.away().is_none();
+        let may = may && !self.volume.is_unflushed();
         if may {
             let ticket = self.wait_for(Waiting::Close);
             self.volume.close(ticket, &mut self.fx);

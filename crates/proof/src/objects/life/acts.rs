@@ -49,10 +49,12 @@ impl Life {
                 volume.read(ticket, sector(block), blocks as u64 * BLOCK_SECTORS, &mut fx);
             }
             26..32 => {
+                writer.borders.insert(writer.changes.len());
                 writer.waited.insert(ticket, Waited::Flush(writer.changes.len()));
                 volume.flush(ticket, &mut fx);
             }
             32 => {
+                writer.borders.insert(writer.changes.len());
                 writer.waited.insert(ticket, Waited::Flush(writer.changes.len()));
                 volume.publish(ticket, &mut fx);
             }
