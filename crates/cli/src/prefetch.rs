@@ -35,6 +35,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// stops; what was brought stays.
 #[derive(Debug, Args)]
 #[command(
+    override_usage = "flashfront prefetch [OPTIONS] <WHAT TO BRING> <VOLUME>",
     group = ArgGroup::new("what").required(true),
     after_help = "\
 Examples:

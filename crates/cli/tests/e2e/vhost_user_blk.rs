@@ -121,6 +121,31 @@ fn a_guest_that_connects_again_notices_no_upgrade() {
     verify_origin(&volume, &parts);
 }
 
+/// The socket of a volume that is gone keeps no upgrade off, and the others stay.
+#[test]
+fn sockets_of_several_volumes_stay_over_an_upgrade() {
+    let volume = Volume::new(64, 64);
+    must(volume.format().args(["--name", "root"]));
+    let mut command = volume.serve();
+    command.arg(format!("--vhost-user-blk=unix:{}", volume.place.socket("{volume}.guest").display()));
+    let daemon = Daemon::spawn(&mut command, &volume.log);
+    daemon.ready();
+    for name in ["home", "gone"] {
+        let origin = volume.place.sparse(&format!("{name}.img"), 64 * MIB);
+        must(volume.ask_two(["volume", "add"]).args(["--name", name, "--origin"]).arg(origin));
+    }
+    must(volume.ask_two(["volume", "remove"]).arg("gone"));
+    must(&mut volume.ask("upgrade"));
+    for name in ["root", "home"] {
+        let mut machine = Machine::new();
+        let wire = machine.connect(&volume.place.socket(&format!("{name}.guest")), usual());
+        machine.ask(0, 0, READ, 0, DATA, 4096);
+        assert_eq!(machine.run(&wire, 0, 0), STATUS_DONE, "{name}");
+    }
+    daemon.stop();
+    volume.assert_sound();
+}
+
 /// The seed of a run, which says itself.
 fn seed() -> u64 {
     let seed = std::env::var("FLASHFRONT_SEED").ok().and_then(|seed| seed.parse().ok());

@@ -7,6 +7,7 @@ use flashfront_engine::{RequestError, RequestId, Time};
 use mio::{Registry, event::Event};
 
 use super::{Core, Frontend, TokenRange};
+use crate::upgrade::Parcel;
 
 /// The place of a front-end that has ended.
 #[derive(Debug)]
@@ -49,5 +50,14 @@ impl Frontend for Ended {
 
     fn clients(&self) -> usize {
         0
+    }
+
+    // No client keeps an upgrade off here, and nothing is to be handed over.
+    fn stays(&self, _forced: bool) -> Option<String> {
+        None
+    }
+
+    fn hand_over(&mut self, _parcel: &mut Parcel, _core: &mut dyn Core) -> io::Result<()> {
+        Ok(())
     }
 }
