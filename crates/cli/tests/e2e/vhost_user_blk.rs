@@ -125,7 +125,7 @@ fn a_guest_that_connects_again_notices_no_upgrade() {
 #[test]
 fn sockets_of_several_volumes_stay_over_an_upgrade() {
     let volume = Volume::new(64, 64);
-    must(volume.format().args(["--name", "root"]));
+    must(&mut volume.format());
     let mut command = volume.serve();
     command.arg(format!("--vhost-user-blk=unix:{}", volume.place.socket("{volume}.guest").display()));
     let daemon = Daemon::spawn(&mut command, &volume.log);
@@ -136,7 +136,7 @@ fn sockets_of_several_volumes_stay_over_an_upgrade() {
     }
     must(volume.ask_two(["volume", "remove"]).arg("gone"));
     must(&mut volume.ask("upgrade"));
-    for name in ["root", "home"] {
+    for name in ["data", "home"] {
         let mut machine = Machine::new();
         let wire = machine.connect(&volume.place.socket(&format!("{name}.guest")), usual());
         machine.ask(0, 0, READ, 0, DATA, 4096);
