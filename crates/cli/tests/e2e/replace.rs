@@ -22,6 +22,8 @@ use crate::told;
 const FROZEN: [&str; 2] = ["--inject", "origin:eio,op=write"];
 /// Reads of the old device are slow, so that the copying has a middle.
 const SLOW: [&str; 4] = ["--inject", "origin:eio,op=write", "--inject", "cache:stall,op=read,hold=5ms"];
+/// So slow that two commands are done before the copying is, also on a busy machine.
+const SLOWER: [&str; 4] = ["--inject", "origin:eio,op=write", "--inject", "cache:stall,op=read,hold=50ms"];
 /// Blocks that are dirty, from the first block of the volume on.
 const DIRTY: u64 = 400;
 /// Blocks that were read, behind them.
@@ -286,7 +288,7 @@ fn a_kill_leaves_the_old_device_or_the_new_one() {
 
 #[test]
 fn the_copying_is_ended_and_begun_again() {
-    let (volume, daemon) = served(&SLOW);
+    let (volume, daemon) = served(&SLOWER);
     let new = volume.place.sparse("new.img", 40 * MIB);
     let writer = Writer::start(&volume);
     let mut command = on_device(&volume, ["cache", "replace"], &new);

@@ -3,8 +3,9 @@
 
 use flashfront_engine::format;
 
-use super::error::ServeError;
+use super::error::{OriginsError, ServeError};
 use super::open::unknown_policy;
+use super::resolve;
 use crate::config::{Config, Listener};
 use crate::frontend::nbd::Tls;
 use crate::upgrade::{HAND_OVER, Offer, version};
@@ -21,13 +22,20 @@ pub(super) fn offer(config: &Config, format: Option<u32>) -> Offer {
         http: config.http.map(|address| address.to_string()),
         tls: config.tls.is_some(),
         volumes: if config.without_cache { config.volumes.iter().map(volume).collect() } else { Vec::new() },
+        known: Vec::new(),
     }
 }
 
 /// Judges an offer by the configuration that this program would serve by. Returns why the program
 /// can't go on with what there is, if it can't.
 pub(super) fn judge(offered: &Offer, config: &Config) -> Option<String> {
-    refusal(offered, config).or_else(|| unfit(config).map(|error| error.to_string()))
+    let unknown = resolve::unknown(&config.volumes, &offered.known).map(|name| OriginsError::NoSuchVolume {
+        cache: config.cache.clone(),
+        name: name.to_owned(),
+        known: offered.known.join(", "),
+    });
+    let unfit = || unknown.map(|error| error.to_string()).or_else(|| unfit(config).map(|error| error.to_string()));
+    refusal(offered, config).or_else(unfit)
 }
 
 fn refusal(offered: &Offer, config: &Config) -> Option<String> {
@@ -111,6 +119,19 @@ mod tests {
         let mut next = config();
         next.policy.name = "best".to_owned();
         assert!(judge(&offered, &next).unwrap().contains("no policy is named `best`"));
+    }
+
+    #[test]
+    fn a_volume_that_the_cache_does_not_have_is_seen_before_anything_is_closed() {
+        let running = config();
+        let judged = |known: &[&str]| {
+            let known = known.iter().map(|name| (*name).to_owned()).collect();
+            judge(&Offer { known, ..offer(&running, Some(2)) }, &running)
+        };
+        assert_eq!(judged(&[]), None, "a cache that does not know");
+        assert_eq!((judged(&["data", "home"]), judged(&["root"])), (None, None));
+        let said = judged(&["root", "home"]).unwrap();
+        assert!(said.contains("no volume `data`") && said.contains("root, home"), "{said}");
     }
 
     #[test]

@@ -33,14 +33,10 @@ pub(super) fn resolve(config: &Config, superblock: &Superblock) -> Result<Vec<Vo
         ([volume], [record]) if volume.name == UNNAMED && record.name != UNNAMED => Some(volume),
         _ => None,
     };
-    let known: HashSet<&str> = records.iter().map(|record| record.name.as_str()).collect();
-    let unknown = config.volumes.iter().find(|volume| !known.contains(volume.name.as_str()));
-    if let Some(volume) = unknown.filter(|_| alone.is_none()) {
-        return Err(OriginsError::NoSuchVolume {
-            cache: config.cache.clone(),
-            name: volume.name.clone(),
-            known: records.iter().map(|record| record.name.as_str()).collect::<Vec<_>>().join(", "),
-        });
+    let known: Vec<String> = records.iter().map(|record| record.name.clone()).collect();
+    if let Some(name) = unknown(&config.volumes, &known) {
+        let (cache, name, known) = (config.cache.clone(), name.to_owned(), known.join(", "));
+        return Err(OriginsError::NoSuchVolume { cache, name, known });
     }
     let by_name: HashMap<&str, &Volume> = config.volumes.iter().rev().map(|it| (it.name.as_str(), it)).collect();
     let find = |record: &OriginRecord| {
@@ -52,6 +48,15 @@ pub(super) fn resolve(config: &Config, superblock: &Superblock) -> Result<Vec<Vo
         volume.ok_or_else(|| OriginsError::NoPath { cache: config.cache.clone(), name: record.name.clone() })
     };
     records.iter().map(find).collect()
+}
+
+/// The name of the first volume of a configuration that a cache with these volumes does not have,
+/// if there is one. `known` is empty where the cache does not know.
+pub(super) fn unknown<'a>(volumes: &'a [Volume], known: &[String]) -> Option<&'a str> {
+    let names: HashSet<&str> = known.iter().map(String::as_str).collect();
+    let is_alone = known.len() == 1 && matches!(volumes, [volume] if volume.name == UNNAMED);
+    let unknown = volumes.iter().find(|volume| !names.contains(volume.name.as_str()));
+    unknown.filter(|_| !names.is_empty() && !is_alone).map(|volume| volume.name.as_str())
 }
 
 #[cfg(test)]

@@ -75,7 +75,10 @@ impl Daemon {
     /// Starts the new program by a thread, as it takes its time.
     fn start(&self, program: PathBuf) -> std::io::Result<Receiver<Result<Successor, String>>> {
         let format = (!self.config.without_cache).then(|| self.pump.engine().superblock().version());
-        let offered = offer(&self.config, format);
+        let mut offered = offer(&self.config, format);
+        if !self.config.without_cache && self.pump.engine().superblock().table.is_some() {
+            offered.known = self.config.volumes.iter().map(|volume| volume.name.clone()).collect();
+        }
         let (send, started) = channel();
         let stop = self.stop.clone();
         std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || {

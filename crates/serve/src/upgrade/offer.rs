@@ -26,4 +26,7 @@ pub(crate) struct Offer {
     pub(crate) tls: bool,
     /// The volumes and their origins, in order, if there is no cache that knows them.
     pub(crate) volumes: Vec<String>,
+    /// The names of the volumes of a cache that knows its volumes.
+    #[serde(default)]
+    pub(crate) known: Vec<String>,
 }
