@@ -220,7 +220,7 @@ mod tests {
             session.write(0, &[7; 512]).unwrap();
             session.flush().unwrap();
             snapshot(&place, "kept").unwrap();
-            // Who comes later is seen, and fences the one before.
+            // A writer that opens the volume later fences the first one.
             drop(Session::open(&writes, Mode::Write(this_writer()), Options::default()).unwrap());
             session.write(0, &[8; 512]).unwrap();
             assert!(matches!(session.flush(), Err(Error::Fenced { .. })));

@@ -190,7 +190,7 @@ impl Manifest {
         if !is_sealed(bytes, CRC_AT) {
             return torn("its checksum is wrong".to_owned());
         }
-        // It is whole: whoever wrote it meant it so.
+        // The checksum is right, so another program wrote what this one does not know.
         if version != VERSION {
             return foreign(format!("format version {}", version.escape_ascii()));
         }

@@ -33,15 +33,6 @@ fn serve(volume: &Volume, mirror: &Path) -> Command {
     command
 }
 
-/// `serve --cache CACHE` and no more.
-fn serve_one(volume: &Volume, cache: &Path) -> Command {
-    let mut command = flashfront();
-    command.arg("serve").arg("--cache").arg(cache).arg("--origin").arg(&volume.origin);
-    command.arg("--control").arg(&volume.control).arg("--state").arg(volume.place.file("state"));
-    command.arg("--nbd").arg(format!("unix:{}", volume.socket.display()));
-    command
-}
-
 fn add(volume: &Volume, device: &Path) -> Command {
     let mut command = flashfront();
     command.arg("mirror").arg("add").arg(device).arg("--control").arg(&volume.control);
@@ -113,7 +104,7 @@ fn either_may_die(which: &str) {
     }
 
     // The one that was left out is not served, neither by itself nor with the other.
-    assert_refused(&volume.place, &mut serve_one(&volume, dead), &["half of a mirrored cache", "--without-mirror"]);
+    assert_refused(&volume.place, &mut volume.serve_from(dead), &["half of a mirrored cache", "--without-mirror"]);
     let daemon = Daemon::spawn(serve(&volume, &mirror).args(FROZEN), &volume.log);
     daemon.ready();
     assert!(volume.stderr().contains(&format!("{}: it was left out", dead.display())), "{}", volume.stderr());
@@ -174,8 +165,8 @@ fn a_mirror_is_added_online_and_outlives_the_first_device() {
     std::fs::remove_file(&volume.cache).expect("the file is ours");
     let words = ["cache.img", "mirror.img", "--without-mirror"];
     assert_refused(&volume.place, &mut serve(&volume, &mirror), &words);
-    assert_refused(&volume.place, &mut serve_one(&volume, &mirror), &["half of a mirrored cache", "--without-mirror"]);
-    let daemon = Daemon::spawn(serve_one(&volume, &mirror).arg("--without-mirror"), &volume.log);
+    assert_refused(&volume.place, &mut volume.serve_from(&mirror), &["half of a mirrored cache", "--without-mirror"]);
+    let daemon = Daemon::spawn(volume.serve_from(&mirror).arg("--without-mirror"), &volume.log);
     daemon.ready();
     assert_eq!(volume.status()["mirror"], "alone");
     assert_serves(&volume, 2 * BLOCKS);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prefetch: an operator has ranges of a volume brought into the cache.
 //!
-//! It is a front-end without clients: its requests compete for buffers as those of clients do. The
+//! Prefetch is a front-end without clients. Its requests compete for buffers as clients' do. The
 //! origin's readers go first ([`Pace`]). An operator orders a short range, and the next one when
 //! that is answered. So an operator that has gone leaves nothing behind.
 

@@ -79,9 +79,9 @@ impl Successor {
         let pid = self.child.as_ref().map_or(0, Child::id);
         takes_over(pid);
         let said = self.channel.as_mut().map_or(Ok(()), |channel| channel.say(&Order::Go));
-        // It has ended, and never heard that it may begin.
+        // A new program that has ended never heard that it may begin.
         said.map_err(|error| self.lost(&error))?;
-        // From here on it has the clients, whatever becomes of it.
+        // From here on the new program has the clients, whatever becomes of it.
         let paused_ms = match self.hear_raw(SERVES_WITHIN) {
             Ok(News::Serves { paused_ms }) => paused_ms,
             Ok(other) => {
@@ -151,7 +151,7 @@ impl Successor {
                 }
                 std::thread::sleep(LOOK_EVERY);
             }
-            // It may have ended this moment.
+            // A program that ended this moment can't be killed any more.
             let _ = child.kill();
             child.wait().ok()
         });

@@ -2,7 +2,7 @@
 //! A proxy between a daemon and an object store: it answers 429 and 500, delays, cuts connections
 //! and loses answers, as it is told.
 //!
-//! It remembers what the store has acknowledged. So a server that keeps its objects in RAM can be
+//! The proxy remembers what the store has acknowledged. So a server with its objects in RAM can be
 //! killed: whoever starts it again gives it what it had acknowledged, and nothing else.
 
 use std::collections::BTreeMap;

@@ -78,8 +78,19 @@ impl Volume {
 
     /// `serve` of this volume without an address for clients.
     pub(crate) fn serve_nowhere(&self) -> Command {
+        self.serve_nowhere_from(&self.cache)
+    }
+
+    /// `serve` from another cache device, for clients of NBD.
+    pub(crate) fn serve_from(&self, cache: &Path) -> Command {
+        let mut command = self.serve_nowhere_from(cache);
+        command.arg("--nbd").arg(format!("unix:{}", self.socket.display()));
+        command
+    }
+
+    fn serve_nowhere_from(&self, cache: &Path) -> Command {
         let mut command = flashfront();
-        command.arg("serve").arg("--cache").arg(&self.cache).arg("--origin").arg(&self.origin);
+        command.arg("serve").arg("--cache").arg(cache).arg("--origin").arg(&self.origin);
         command.arg("--control").arg(&self.control);
         command.arg("--state").arg(self.place.file("state"));
         command
