@@ -38,15 +38,6 @@ fn content(nth: u64, round: u64) -> [u8; 4096] {
     block
 }
 
-/// `serve --cache CACHE` and no more.
-fn serve_one(volume: &Volume, cache: &Path) -> Command {
-    let mut command = flashfront();
-    command.arg("serve").arg("--cache").arg(cache).arg("--origin").arg(&volume.origin);
-    command.arg("--control").arg(&volume.control).arg("--state").arg(volume.place.file("state"));
-    command.arg("--nbd").arg(format!("unix:{}", volume.socket.display()));
-    command
-}
-
 fn on_device(volume: &Volume, verb: [&str; 2], device: &Path) -> Command {
     let mut command = volume.ask_two(verb);
     command.arg(device);
@@ -238,9 +229,9 @@ fn a_cache_moves_to_a_larger_device_warm_and_dirty() {
     daemon.kill9();
 
     // The old one is nobody's cache any more.
-    assert_refused(&volume.place, &mut serve_one(&volume, &volume.cache), &["no Flashfront cache"]);
+    assert_refused(&volume.place, &mut volume.serve_from(&volume.cache), &["no Flashfront cache"]);
     assert_sound(&new);
-    let daemon = Daemon::spawn(serve_one(&volume, &new).args(FROZEN), &volume.log);
+    let daemon = Daemon::spawn(volume.serve_from(&new).args(FROZEN), &volume.log);
     daemon.ready();
     assert_warm_after_a_kill(&volume);
     assert_holds(&volume, &rounds);
@@ -270,9 +261,9 @@ fn a_kill_leaves_the_old_device_or_the_new_one() {
         daemon.kill9();
         let rounds = writer.killed();
         let _: std::process::ExitStatus = replace.wait().expect("our child");
-        let mut both = serve_one(&volume, &volume.cache);
+        let mut both = volume.serve_from(&volume.cache);
         both.arg("--mirror").arg(&new);
-        let ways = [serve_one(&volume, &volume.cache), serve_one(&volume, &new), both];
+        let ways = [volume.serve_from(&volume.cache), volume.serve_from(&new), both];
         let served = ways.into_iter().any(|mut serve| {
             let daemon = Daemon::spawn(serve.args(FROZEN), &volume.log);
             let is_ready = daemon.is_ready();
@@ -297,8 +288,8 @@ fn the_copying_is_ended_and_begun_again() {
     // Another order is refused meanwhile.
     let second = output(&mut on_device(&volume, ["cache", "replace"], &volume.place.sparse("third.img", 40 * MIB)));
     assert!(!second.status.success() && show(&second).contains("is being filled already"), "{}", show(&second));
-    // Ctrl-C ends the waiting alone.
-    kill_process(Pid::from_child(&replace), Signal::INT).expect("our own child can be signalled");
+    // A stop ends the waiting alone; Ctrl-C would be ignored where the tests run in the background.
+    kill_process(Pid::from_child(&replace), Signal::TERM).expect("our own child can be signalled");
     let said = replace.wait_with_output().expect("our child");
     assert!(!said.status.success() && show(&said).contains("the daemon goes on"), "{}", show(&said));
     must(&mut on_device(&volume, ["mirror", "remove"], &new));
@@ -361,7 +352,7 @@ fn either_device_of_two_is_removed() {
     assert_alone(&volume, &mirror);
     assert_warm(&volume);
     daemon.kill9();
-    let daemon = Daemon::spawn(serve_one(&volume, &mirror).args(FROZEN), &volume.log);
+    let daemon = Daemon::spawn(volume.serve_from(&mirror).args(FROZEN), &volume.log);
     daemon.ready();
     assert_warm_after_a_kill(&volume);
     assert_holds(&volume, &rounds);
