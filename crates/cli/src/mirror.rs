@@ -32,6 +32,23 @@ pub(crate) struct Mirror {
 enum Verb {
     Add(Add),
     Remove(Remove),
+    Promote(Promote),
+}
+
+/// Let the other one of two cache devices lead, while clients are served.
+///
+/// The lead holds everything, and the other one all that is dirty. The new lead gets the clean data
+/// first; the old one stays, as its mirror. Ctrl-C ends the waiting only.
+#[derive(Debug, Args)]
+struct Promote {
+    /// The device that is to lead.
+    #[arg(value_name = "DEVICE")]
+    device: PathBuf,
+    #[command(flatten)]
+    socket: Socket,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Let one of two cache devices go, while clients are served.
@@ -85,7 +102,41 @@ impl Mirror {
         match self.verb {
             Verb::Add(add) => add.run(),
             Verb::Remove(remove) => remove.run(),
+            Verb::Promote(promote) => promote.run(),
         }
+    }
+}
+
+impl Promote {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let device = whole(&self.device)?;
+        let mut client = Client::connect(&self.socket.path())?;
+        let interrupt = Interrupt::new()?;
+        let started = Instant::now();
+        let named = device.display().to_string();
+        client.call(&Command::PromoteMirror { device: device.clone() })?;
+        let bar = progress::of_bytes("copying");
+        let report = loop {
+            let report = client.status()?;
+            progress::show(&bar, report.mirror_copied_blocks * BLOCK_BYTES, report.mirror_of_blocks * BLOCK_BYTES);
+            if report.promoting_path.is_none() {
+                break report;
+            }
+            if interrupt.wait(progress::LOOK_EVERY) {
+                bar.finish_and_clear();
+                return goes_on();
+            }
+        };
+        bar.finish_and_clear();
+        if !is_same(report.cache_path.as_ref(), &device) {
+            anyhow::bail!("{named} does not lead: it failed, or lacks dirty data; see the daemon's log");
+        }
+        if !self.json {
+            let mirror = report.mirror_path.unwrap_or_default();
+            human::tell(&format!("promoted: {named} leads, and {mirror} is its mirror\n"))?;
+        }
+        done(started, self.json)?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 
@@ -96,12 +147,11 @@ impl Remove {
         let interrupt = Interrupt::new()?;
         let started = Instant::now();
         let named = device.display().to_string();
-        let is_ours = |path: &Option<String>| path.as_ref().is_some_and(|path| *path == named);
         // What the lead alone has stays there, if the other one goes.
-        let lead_goes = is_ours(&client.status()?.cache_path);
-        client.call(&Command::RemoveMirror { device })?;
+        let lead_goes = is_same(client.status()?.cache_path.as_ref(), &device);
+        client.call(&Command::RemoveMirror { device: device.clone() })?;
         let Some(report) = wait(&mut client, lead_goes, &interrupt)? else { return goes_on() };
-        if report.mirror != "none" || is_ours(&report.cache_path) {
+        if report.mirror != "none" || is_same(report.cache_path.as_ref(), &device) {
             let lacks = human::blocks(report.mirror_lacks_blocks);
             anyhow::bail!(
                 "{named} stays in the cache: the other device failed, or lacks {lacks}; see the daemon's log"
@@ -121,6 +171,12 @@ impl Remove {
 /// The whole path of a device: the daemon may run in another folder.
 pub(crate) fn whole(device: &Path) -> anyhow::Result<PathBuf> {
     Ok(if is_uri(device) { device.to_owned() } else { std::path::absolute(device)? })
+}
+
+/// Whether the daemon's path leads to this device.
+fn is_same(path: Option<&String>, device: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    path.is_some_and(|path| real(Path::new(path)) == real(device))
 }
 
 /// Waits until nothing is being copied, and a device that has left is closed. `lead_goes`: the lead

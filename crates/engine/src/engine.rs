@@ -265,6 +265,7 @@ impl Engine {
             mirror_lacks_blocks: self.lanes.driven().map(|lane| lane.trouble.only_on_lead()).sum(),
             lead_lacks_blocks: self.lanes.driven().map(|lane| lane.trouble.only_elsewhere()).sum(),
             succeeding: delta.members.is_succeeding().then(|| order::copied(&self.lanes)),
+            promoting: delta.members.is_promoting().then(|| order::copied(&self.lanes)),
             cache_failed: delta.members.cache_failed,
             lost: self.lost(),
             buffer_bytes: delta.bytes(Purpose::Work),
@@ -362,6 +363,7 @@ impl Coordinator {
             | Control::AddMirror
             | Control::Replace
             | Control::RemoveMember { .. }
+            | Control::PromoteMember { .. }
             | Control::EndCopying
             | Control::LetClientsGo
             | Control::Answers { .. }
@@ -382,6 +384,7 @@ impl Coordinator {
             Control::AddMirror => order::begin(&mut self.filling, Aim::Mirror, lanes, cx),
             Control::Replace => order::begin(&mut self.filling, Aim::Succeed, lanes, cx),
             Control::RemoveMember { member } => order::remove(&mut self.filling, member, lanes, cx),
+            Control::PromoteMember { member } => order::promote(&mut self.filling, member, lanes, cx),
             Control::EndCopying => order::end_copying(cx),
             Control::LetClientsGo => self.clients_leave = true,
             Control::Answers { device } => answers(device, lanes, &mut self.destager, cx),
@@ -409,7 +412,8 @@ impl Coordinator {
         if cx.delta.members.has_successor() {
             cx.succeed(lanes.looks().map(Look::only_on_lead).sum());
         }
-        if cx.delta.members.other().is_none() && lanes.looks().any(Look::knows_copies) {
+        let promoted = cx.delta.members.take_promoted();
+        if (promoted || cx.delta.members.other().is_none()) && lanes.looks().any(Look::knows_copies) {
             lanes.send_all(|| Down::ForgetCopies, cx);
         }
         while cx.delta.members.has_ended() {

@@ -160,6 +160,14 @@ pub enum Command {
         /// The whole path of the device.
         device: PathBuf,
     },
+    /// Let the other one of two cache devices lead, and the lead be its mirror.
+    ///
+    /// Answered when it begins; `status` shows the progress in `mirror_copied_blocks`, and in
+    /// `promoting_path` the new lead until it leads.
+    PromoteMirror {
+        /// The whole path of the device that is to lead.
+        device: PathBuf,
+    },
     /// Tell of each request of a volume from now on. After the answer the connection is for that
     /// alone.
     Record {

@@ -142,6 +142,9 @@ pub struct StatusReport {
     /// closed (`cache replace`, `mirror remove`).
     #[serde(default)]
     pub leaving_path: Option<String>,
+    /// The path of the cache device that leads when all is copied (`mirror promote`).
+    #[serde(default)]
+    pub promoting_path: Option<String>,
     /// The number of blocks copied to the mirror that is being filled. They are the dirty ones,
     /// and the clean ones if the other device is to leave.
     #[serde(default)]
@@ -230,7 +233,7 @@ impl StatusReport {
         let (mirror, other, copied, of) = match status.mirror {
             MirrorStatus::None => ("none", "left out", 0, 0),
             MirrorStatus::Whole => {
-                let (copied, of) = status.succeeding.unwrap_or_default();
+                let (copied, of) = status.succeeding.or(status.promoting).unwrap_or_default();
                 ("whole", "mirror", copied, of)
             }
             MirrorStatus::Alone { .. } => ("alone", "left out", 0, 0),
@@ -253,6 +256,7 @@ impl StatusReport {
             mirror_path: facts.members[1 - lead].clone().filter(|_| matches!(mirror, "whole" | "syncing")),
             cache_devices: cache_devices(facts, other),
             leaving_path: leaving.or_else(|| facts.leaving.clone()),
+            promoting_path: status.promoting.and_then(|_| facts.members[1 - lead].clone()),
             mirror_copied_blocks: copied,
             mirror_of_blocks: of,
             mirror_lacks_blocks: status.mirror_lacks_blocks,

@@ -115,7 +115,7 @@ fn devices(out: &mut String, report: &StatusReport) -> Result {
             let (copied, all) = (report.mirror_copied_blocks, report.mirror_of_blocks);
             entry(out, "mirroring", &format!("{} of {}", human::blocks(copied), human::blocks(all)))
         }
-        "whole" if report.leaving_path.is_some() => {
+        "whole" if report.leaving_path.is_some() || report.promoting_path.is_some() => {
             let (copied, all) = (report.mirror_copied_blocks, report.mirror_of_blocks);
             entry(out, "moving", &format!("{} of {}", human::blocks(copied), human::blocks(all)))
         }

@@ -359,3 +359,59 @@ fn either_device_of_two_is_removed() {
     daemon.kill9();
     assert_sound(&mirror);
 }
+
+#[test]
+fn the_other_device_of_two_leads_and_the_old_lead_may_go() {
+    let (volume, daemon) = served(&SLOW);
+    let mirror = volume.place.sparse("mirror.img", 32 * MIB);
+    let refused = output(&mut on_device(&volume, ["mirror", "promote"], &mirror));
+    assert!(!refused.status.success() && show(&refused).contains("the cache is on one device"), "{}", show(&refused));
+    must(&mut on_device(&volume, ["mirror", "add"], &mirror));
+    for (device, says) in [(&volume.origin, "is no device of this cache"), (&volume.cache, "leads already")] {
+        let refused = output(&mut on_device(&volume, ["mirror", "promote"], device));
+        assert!(!refused.status.success() && show(&refused).contains(says), "{}", show(&refused));
+    }
+    let (_, said) = beside_a_writer(&volume, on_device(&volume, ["mirror", "promote"], &mirror).arg("--json"));
+    let json: Value = serde_json::from_str(&said).expect("one line of JSON");
+    assert!(json["done"] == true && json["seconds"].is_number(), "{json}");
+    let status = volume.status();
+    assert_eq!((&status["cache_path"], &status["mirror"]), (&mirror.display().to_string().into(), &"whole".into()));
+    assert_eq!(status["mirror_path"], volume.cache.display().to_string(), "{status}");
+    assert_warm(&volume);
+    let (rounds, _) = beside_a_writer(&volume, &mut on_device(&volume, ["mirror", "remove"], &volume.cache));
+    assert_alone(&volume, &mirror);
+    assert_warm(&volume);
+    daemon.kill9();
+    let daemon = Daemon::spawn(volume.serve_from(&mirror).args(FROZEN), &volume.log);
+    daemon.ready();
+    assert_warm_after_a_kill(&volume);
+    assert_holds(&volume, &rounds);
+    daemon.kill9();
+    assert_sound(&mirror);
+}
+
+#[test]
+fn a_kill_leaves_either_device_as_the_lead() {
+    for copied in [0, 200, 390, u64::MAX] {
+        let (volume, daemon) = served(&SLOW);
+        let mirror = volume.place.sparse("mirror.img", 32 * MIB);
+        must(&mut on_device(&volume, ["mirror", "add"], &mirror));
+        let writer = Writer::start(&volume);
+        let mut command = on_device(&volume, ["mirror", "promote"], &mirror);
+        let mut promote = command.stderr(Stdio::null()).spawn().expect("the program is there");
+        while promote.try_wait().expect("our child").is_none() {
+            let status = volume.status();
+            if status["promoting_path"] != Value::Null && status["mirror_copied_blocks"].as_u64() >= Some(copied) {
+                break;
+            }
+        }
+        daemon.kill9();
+        let rounds = writer.killed();
+        let _: std::process::ExitStatus = promote.wait().expect("our child");
+        let mut both = volume.serve_from(&volume.cache);
+        let daemon = Daemon::spawn(both.arg("--mirror").arg(&mirror).args(FROZEN), &volume.log);
+        daemon.ready();
+        assert_holds(&volume, &rounds);
+        daemon.kill9();
+    }
+}

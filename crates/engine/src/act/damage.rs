@@ -50,7 +50,11 @@ pub(crate) fn try_other(
         None if from == cx.lead() => Finding::last(result),
         // The lead is another one by now.
         None => Finding::AskOther,
-        Some(other) if from == device(other) => lane.trouble.other_failed(flat, result),
+        Some(other) if from == device(other) && lane.trouble.is_on_other(flat) => {
+            lane.trouble.other_failed(flat, result)
+        }
+        // The lead is another one by now, or somebody else has found that the other one lacks it.
+        Some(other) if from == device(other) => Finding::AskOther,
         Some(_) => {
             let (finding, new) = lane.trouble.lead_failed(flat, result);
             if new {

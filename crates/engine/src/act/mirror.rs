@@ -105,7 +105,7 @@ impl Cx<'_> {
                 members.ended.extend(held.into_iter().map(|(lane, io)| (lane, io, Err(DeviceError::Gone))));
                 self.fail_cache();
             }
-            MembersState::Whole => self.leave_out(out),
+            MembersState::Whole | MembersState::Promoting => self.leave_out(out),
             MembersState::Syncing | MembersState::Pairing if out != members.lead => self.leave_out(out),
             MembersState::Single | MembersState::Syncing | MembersState::Pairing | MembersState::Broken => {
                 if members.state == MembersState::Pairing {
@@ -162,18 +162,25 @@ impl Cx<'_> {
                     self.event(Event::MirrorWhole { lacking });
                 }
             }
+            MembersState::Promoting => {
+                members.is_promoted();
+                let lead = device(members.lead);
+                self.event(Event::MemberLeads { device: lead });
+            }
             MembersState::Single | MembersState::Whole | MembersState::Syncing | MembersState::Broken => {}
         }
     }
 
-    /// The other member has all that it was filled with, and counts. The lead leaves, but not while
-    /// it alone has dirty blocks (`lacking`), which may be readable again.
+    /// The other member has all that it was filled with, and counts. The lead hands over to it, but
+    /// not while the lead alone has dirty blocks (`lacking`), which may be readable again.
     pub(crate) fn succeed(&mut self, lacking: u64) {
         let members = &mut self.delta.members;
         if !members.take_successor() {
             return;
         }
-        if lacking == 0 {
+        if lacking == 0 && members.is_promoting() {
+            members.promote();
+        } else if lacking == 0 {
             members.leave(members.lead, true);
         } else {
             members.forget_orders();

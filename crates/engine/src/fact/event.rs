@@ -69,6 +69,11 @@ pub enum Event {
         /// Which one is out.
         device: DeviceId,
     },
+    /// The other member of a mirrored cache leads now, durably.
+    MemberLeads {
+        /// The new lead.
+        device: DeviceId,
+    },
     /// Both members hold all dirty data from now on, but what could not be read.
     MirrorWhole {
         /// How many blocks that is: they are dirty on the lead, where they may be readable again.

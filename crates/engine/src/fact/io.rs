@@ -315,6 +315,13 @@ pub enum Control {
         /// 0 or 1.
         member: u8,
     },
+    /// Let the other member of a mirrored cache lead, and the lead mirror it. The new lead gets
+    /// clean data first. [`Event::MemberLeads`] tells the end, or [`Event::MirrorWhole`], as in
+    /// [`Control::Replace`].
+    PromoteMember {
+        /// 0 or 1: the one that is to lead.
+        member: u8,
+    },
     /// End the copying to a new device, or of a lead that is to leave, as long as that goes. The
     /// cache stays on the devices where it is.
     EndCopying,

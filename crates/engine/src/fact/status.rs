@@ -198,6 +198,8 @@ pub struct Status {
     pub lead_lacks_blocks: u64,
     /// How far the copying is after which the lead leaves; 0 of 0 when it leaves.
     pub succeeding: Option<(u64, u64)>,
+    /// How far the copying is after which the other member leads, and the lead stays.
+    pub promoting: Option<(u64, u64)>,
     /// Buffer bytes the engine holds.
     pub buffer_bytes: u64,
     /// Bytes of the RAM front's copies.

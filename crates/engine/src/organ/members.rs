@@ -7,60 +7,12 @@ use alloc::vec::Vec;
 
 use slab::Slab;
 
-use crate::fact::io::{DeviceError, DeviceId, Op};
+use crate::fact::io::{DeviceError, DeviceId};
 use crate::format::{Mirror, Pairing};
 
-/// What is known of the members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MembersState {
-    /// The lead alone.
-    Single,
-    /// Both members.
-    Whole,
-    /// A member failed; the other one's superblock does not say so durably yet.
-    Leaving {
-        /// Which.
-        out: u8,
-    },
-    /// A new member is being filled. It doesn't count yet.
-    Syncing,
-    /// The new member is full, and the superblocks are being written that make it count.
-    Pairing,
-    /// Both failed, and the cache with them.
-    Broken,
-}
+mod state;
 
-/// What becomes of the lead when a filling is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Aim {
-    /// The lead stays, and the other member mirrors it.
-    Mirror,
-    /// The other member gets clean data too, becomes the lead, and the old lead leaves.
-    Succeed,
-}
-
-/// A write or flush of both members.
-pub(crate) struct Pair {
-    /// The lane that the I/O belongs to, and its number there.
-    pub(crate) lane: usize,
-    pub(crate) io: usize,
-    pub(crate) op: Op,
-    pub(crate) offset: u64,
-    pub(crate) pending: u32,
-    /// What each member said.
-    pub(crate) failed: [Option<DeviceError>; 2],
-}
-
-/// Whether it is known, wherever the next start will look, that this cache must not be replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FailureRecord {
-    /// Not yet, or nothing has failed.
-    Unknown,
-    /// The next start will see it.
-    Durable,
-    /// No place is left to record it.
-    Impossible,
-}
+pub(crate) use state::{Aim, FailureRecord, MembersState, Pair};
 
 /// MembersState of the two members.
 pub(crate) struct Members {
@@ -86,6 +38,9 @@ pub(crate) struct Members {
     pub(crate) lead_changed: bool,
     /// Dirty blocks that a new member lacks: nobody could read them while it was filled.
     pub(crate) lacking: u64,
+    /// The lead and the other member have changed places: what is known of blocks that only one of
+    /// them has is void.
+    promoted: bool,
     aim: Aim,
     /// The other member has all that it was filled with, so that the lead may leave.
     succeeds: bool,
@@ -110,6 +65,7 @@ impl Members {
             to_record: false,
             lead_changed: false,
             lacking: 0,
+            promoted: false,
             aim: Aim::Mirror,
             succeeds: false,
             ordered: None,
@@ -118,7 +74,7 @@ impl Members {
 
     /// Whether the data of clean blocks goes to both members.
     pub(crate) fn share_all(&self) -> bool {
-        self.aim == Aim::Succeed
+        self.aim != Aim::Mirror
     }
 
     /// Whether blocks are being copied from the lead to the other member.
@@ -128,7 +84,12 @@ impl Members {
 
     /// Whether the lead is to leave, or leaves, with all it has copied.
     pub(crate) fn is_succeeding(&self) -> bool {
-        self.share_all() || self.is_leaving() && self.ordered == Some(true)
+        self.aim == Aim::Succeed || self.is_leaving() && self.ordered == Some(true)
+    }
+
+    /// Whether the other member is to be the lead, and the lead stays.
+    pub(crate) fn is_promoting(&self) -> bool {
+        self.aim == Aim::Promote
     }
 
     /// Whether a member leaves, or has just left, because the operator said so.
@@ -165,6 +126,26 @@ impl Members {
         let pairing = self.change_pairing();
         (pairing.mirror, pairing.lead) = (Mirror::None, 1 - out);
         pairing.clean_lost |= pairing.lead != lead && !warm;
+    }
+
+    /// The other member leads once the superblocks say so durably.
+    pub(crate) const fn promote(&mut self) {
+        (self.state, self.to_record) = (MembersState::Promoting, true);
+        let lead = 1 - self.lead;
+        self.change_pairing().lead = lead;
+    }
+
+    /// The superblocks say that the other member leads. From now on the old lead gets no clean
+    /// data.
+    pub(crate) const fn is_promoted(&mut self) {
+        self.forget_orders();
+        self.promoted = true;
+        (self.state, self.lead) = (MembersState::Whole, self.pairing.lead);
+    }
+
+    /// Whether the members have changed places since the last time.
+    pub(crate) const fn take_promoted(&mut self) -> bool {
+        core::mem::replace(&mut self.promoted, false)
     }
 
     /// A member failed: nothing is left of what the operator wanted.
@@ -245,7 +226,7 @@ impl Members {
     pub(crate) const fn counts(&self, member: u8) -> bool {
         match self.state {
             MembersState::Single | MembersState::Syncing | MembersState::Pairing => member == self.lead,
-            MembersState::Whole => true,
+            MembersState::Whole | MembersState::Promoting => true,
             MembersState::Leaving { out } => member != out,
             MembersState::Broken => false,
         }
@@ -254,9 +235,11 @@ impl Members {
     /// The other member, if reading from it makes sense.
     pub(crate) const fn other(&self) -> Option<u8> {
         match self.state {
-            MembersState::Whole | MembersState::Pairing | MembersState::Leaving { .. } | MembersState::Broken => {
-                Some(1 - self.lead)
-            }
+            MembersState::Whole
+            | MembersState::Pairing
+            | MembersState::Promoting
+            | MembersState::Leaving { .. }
+            | MembersState::Broken => Some(1 - self.lead),
             MembersState::Single | MembersState::Syncing => None,
         }
     }
@@ -289,7 +272,7 @@ impl Members {
         let lead = self.lead;
         match self.state {
             MembersState::Single | MembersState::Syncing => Vec::from([(lead, update)]),
-            MembersState::Whole => Vec::from([(lead, update), (1 - lead, update)]),
+            MembersState::Whole | MembersState::Promoting => Vec::from([(lead, update), (1 - lead, update)]),
             MembersState::Leaving { out } => Vec::from([(1 - out, update)]),
             MembersState::Pairing => Vec::from([(1 - lead, 0), (lead, update), (1 - lead, update)]),
             MembersState::Broken => Vec::from([(self.pairing.lead, update)]),

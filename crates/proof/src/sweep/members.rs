@@ -76,3 +76,28 @@ pub(super) fn remove(on: &mut Stage<'_>, member: u8) {
     on.write(0, 0, 3 * B, true);
     on.wait_down_to(0);
 }
+
+/// The other member of two becomes the lead, which dies in the end.
+pub(super) fn promote(on: &mut Stage<'_>) {
+    on.write(0, 0, 12 * B, true);
+    on.read(0, 60 * B, 10 * B);
+    on.wait_down_to(0);
+    on.write(0, 20 * B, 3 * B, false);
+    on.control(Control::PromoteMember { member: 1 });
+    on.write(0, 2 * B, 3 * B, true);
+    on.read(0, 80 * B, 4 * B);
+    on.flush(0);
+    on.write(0, 62 * B, B, false);
+    on.until_leads(1);
+    on.wait_down_to(0);
+    on.expect_warm(&[60, 69, 80]);
+    on.read(0, 90 * B, 4 * B);
+    on.write(0, 30 * B, 3 * B, true);
+    on.read(0, 0, 12 * B);
+    on.wait_down_to(0);
+    on.expect_warm(&[60, 69, 82, 92]);
+    on.fail_member(1);
+    on.write(0, 0, 3 * B, true);
+    on.read(0, 60 * B, 34 * B);
+    on.wait_down_to(0);
+}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The workloads of modes that are switched.
+//! The workloads of modes that are switched, and of a daemon that is killed.
 
 use flashfront_engine::Mode;
 
@@ -32,6 +32,30 @@ pub(super) fn modes(on: &mut Stage<'_>) {
         on.read(0, 0, 24 * B);
         on.wait_down_to(1);
     }
+    on.flush(0);
+    on.wait_down_to(0);
+    on.pass(20_000_000);
+}
+
+/// A daemon is killed twice; what its devices have not flushed is the next one's.
+pub(super) fn killed(on: &mut Stage<'_>) {
+    on.write(0, 0, 12 * B, true);
+    on.write(0, 40 * B, 8 * B, false);
+    on.wait_down_to(0);
+    on.kill();
+    // Commits of clean blocks are written after 5 ms.
+    on.read(0, 36 * B, 10 * B);
+    on.pass(20_000_000);
+    on.flush(0);
+    on.wait_down_to(0);
+    on.mode(0, Mode::Writeback);
+    on.write(0, 60 * B, 6 * B, false);
+    on.write(0, 2 * B, 3 * B, true);
+    on.read(0, 80 * B, 8 * B);
+    on.kill();
+    on.read(0, 56 * B, 12 * B);
+    on.read(0, 0, 12 * B);
+    on.wait_down_to(0);
     on.flush(0);
     on.wait_down_to(0);
     on.pass(20_000_000);

@@ -142,6 +142,12 @@ impl<'a> Stage<'a> {
         while !self.over && busy(&mut self.client) && self.step() {}
     }
 
+    /// Waits until the other member of two leads, by order.
+    pub fn until_leads(&mut self, member: u8) {
+        let device = if member == 0 { DeviceId::Cache } else { DeviceId::Mirror };
+        self.until(Event::MemberLeads { device });
+    }
+
     /// Takes a device away that is out.
     pub fn take_away(&mut self, member: u8) {
         if !self.over {

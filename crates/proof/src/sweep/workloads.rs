@@ -4,8 +4,8 @@
 
 use flashfront_engine::{Durability, Mode, RequestOp};
 
-use super::members::{mirror, remove, replace};
-use super::modes::{modes, passthrough};
+use super::members::{mirror, promote, remove, replace};
+use super::modes::{killed, modes, passthrough};
 use super::stage::Stage;
 use super::volumes::{grow, volumes};
 use super::workload::{Workload, small};
@@ -226,6 +226,13 @@ pub const WORKLOADS: &[Workload] = &[
         again: false,
     },
     Workload {
+        name: "promote",
+        summary: "the other one of two cache devices becomes the lead, and dies in the end",
+        world: || WorldSpec { mirrored: true, ..small(Mode::Writeback, 128) },
+        run: promote,
+        again: false,
+    },
+    Workload {
         name: "killed",
         summary: "a daemon is killed, and what its devices have not flushed is the next one's",
         world: || small(Mode::Writearound, 128),
@@ -259,29 +266,6 @@ fn writeback(on: &mut Stage<'_>) {
     on.wait_down_to(0);
     on.write(0, 60 * B, B, false);
     on.pass(400_000_000);
-}
-
-fn killed(on: &mut Stage<'_>) {
-    on.write(0, 0, 12 * B, true);
-    on.write(0, 40 * B, 8 * B, false);
-    on.wait_down_to(0);
-    on.kill();
-    // Commits of clean blocks are written after 5 ms.
-    on.read(0, 36 * B, 10 * B);
-    on.pass(20_000_000);
-    on.flush(0);
-    on.wait_down_to(0);
-    on.mode(0, Mode::Writeback);
-    on.write(0, 60 * B, 6 * B, false);
-    on.write(0, 2 * B, 3 * B, true);
-    on.read(0, 80 * B, 8 * B);
-    on.kill();
-    on.read(0, 56 * B, 12 * B);
-    on.read(0, 0, 12 * B);
-    on.wait_down_to(0);
-    on.flush(0);
-    on.wait_down_to(0);
-    on.pass(20_000_000);
 }
 
 fn past(on: &mut Stage<'_>) {

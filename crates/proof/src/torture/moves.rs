@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an operator orders of a life's cache devices: that the cache moves to another one, that a
-//! member leaves, that the copying ends.
+//! What an operator orders of a life's cache devices. The cache moves to another one, a member
+//! leaves or leads, the copying ends.
 
 use flashfront_device::{Device, Rng};
 use flashfront_engine::{Control, MirrorStatus};
@@ -23,8 +23,10 @@ pub(super) fn order(rng: &mut Rng, world: &mut World) {
             }
             world.control(control);
         }
-        MirrorStatus::Whole if status.succeeding.is_none() && rng.below(2) == 0 => {
-            world.control(Control::RemoveMember { member: rng.below(2) as u8 });
+        MirrorStatus::Whole if status.succeeding.is_none() && status.promoting.is_none() && rng.below(3) > 0 => {
+            let member = rng.below(2) as u8;
+            let stays = rng.below(2) == 0;
+            world.control(if stays { Control::PromoteMember { member } } else { Control::RemoveMember { member } });
         }
         MirrorStatus::Whole | MirrorStatus::Syncing { .. } if rng.below(4) == 0 => world.control(Control::EndCopying),
         _ => {}

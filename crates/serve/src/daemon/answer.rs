@@ -27,7 +27,7 @@ impl Daemon {
     pub(super) fn follow_members(&mut self, event: Event) {
         match event {
             Event::MemberLeft { device } => self.leaver.note(device, self.pump.engine()),
-            Event::MirrorWhole { .. } => {}
+            Event::MirrorWhole { .. } | Event::MemberLeads { .. } => {}
             _ => return,
         }
         let pairing = self.pump.engine().superblock().pairing;
@@ -78,6 +78,11 @@ impl Daemon {
             Command::ReplaceCache { device, force } => {
                 let (new_mirror, cache) = self.new_mirror();
                 new_mirror.add(cache, &device, force, Aim::Replace, reply.clone());
+                return None;
+            }
+            Command::PromoteMirror { device } => {
+                let (_, mut cache) = self.new_mirror();
+                mirror::answer(reply, cache.promote(&device));
                 return None;
             }
             Command::RemoveMirror { device } => {

@@ -93,6 +93,35 @@ fn make_void(file: &Arc<DeviceFile>, superblock: &Superblock) {
 }
 
 impl Cache<'_> {
+    /// Lets the device at `path` lead, if it is the other one of two.
+    pub(super) fn promote(&mut self, path: &Path) -> Result<(), MirrorError> {
+        let status = self.serving()?;
+        let lead = self.pump.engine().superblock().pairing.lead;
+        let name = |number: u8| self.held.name(member_id(number));
+        let number = match (status.mirror, self.held.number_of(path)) {
+            (MirrorStatus::None, _) => return Err(MirrorError::NoMirror(name(lead))),
+            (MirrorStatus::Alone { member }, _) => return Err(MirrorError::Alone(name(member))),
+            (_, None) => {
+                let devices = [0, 1].map(name).join(" and ");
+                return Err(MirrorError::NotOurs { path: path.to_owned(), devices });
+            }
+            (_, Some(number)) if number == lead => return Err(MirrorError::Leads(name(lead))),
+            (MirrorStatus::Syncing { .. }, _) => return Err(MirrorError::Busy),
+            (MirrorStatus::Whole, Some(number)) => number,
+        };
+        let copies = status.succeeding.is_some() || status.promoting.is_some();
+        if copies || self.pump.engine().superblock().pairing.mirror != Mirror::Whole {
+            return Err(MirrorError::Busy);
+        }
+        if status.mirror_lacks_blocks > 0 {
+            let blocks = counted(status.mirror_lacks_blocks, "dirty block");
+            return Err(MirrorError::OnlyThere { path: name(lead), blocks });
+        }
+        tracing::info!("{}: it is to lead, by the operator; copying clean data", name(number));
+        self.pump.apply(Input::Control(Control::PromoteMember { member: number }));
+        Ok(())
+    }
+
     /// Lets the device at `path` go, or ends its filling.
     pub(super) fn remove(&mut self, path: &Path) -> Result<(), MirrorError> {
         let status = self.serving()?;
@@ -108,12 +137,16 @@ impl Cache<'_> {
             (MirrorStatus::Syncing { .. } | MirrorStatus::Whole, Some(number)) => number,
         };
         let syncing = matches!(status.mirror, MirrorStatus::Syncing { .. });
-        if number != lead && (syncing || status.succeeding.is_some()) {
+        if number != lead && (syncing || status.succeeding.is_some() || status.promoting.is_some()) {
             tracing::info!("{}: it is filled no further, by the operator", name(number));
             self.pump.apply(Input::Control(Control::EndCopying));
             return Ok(());
         }
-        if syncing || status.succeeding.is_some() || self.pump.engine().superblock().pairing.mirror != Mirror::Whole {
+        if syncing
+            || status.succeeding.is_some()
+            || status.promoting.is_some()
+            || self.pump.engine().superblock().pairing.mirror != Mirror::Whole
+        {
             return Err(MirrorError::Busy);
         }
         let lacks = if number == lead { status.mirror_lacks_blocks } else { status.lead_lacks_blocks };

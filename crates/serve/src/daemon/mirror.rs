@@ -35,6 +35,8 @@ pub(super) enum MirrorError {
     Two,
     #[error("the cache is on one device, {0}; there is no mirror to remove")]
     NoMirror(String),
+    #[error("{0} leads already, and holds everything; nothing to do")]
+    Leads(String),
     #[error("one of the two cache devices is left out already, and {0} is the only one that counts")]
     Alone(String),
     #[error("{path} is no device of this cache; it is on {devices}", path = path.display())]
@@ -145,9 +147,10 @@ impl Cache<'_> {
     fn free(&self, aim: Aim) -> Result<u8, MirrorError> {
         let status = self.serving()?;
         match (status.mirror, self.pump.engine().free_member()) {
-            (MirrorStatus::Whole, _) if aim == Aim::Replace && status.succeeding.is_none() => Err(MirrorError::Two),
-            (MirrorStatus::Whole, _) if status.succeeding.is_none() => Err(MirrorError::Whole),
-            (MirrorStatus::Syncing { .. } | MirrorStatus::Whole, _) => Err(MirrorError::Busy),
+            (MirrorStatus::Whole, _) if status.succeeding.is_some() => Err(MirrorError::Busy),
+            (MirrorStatus::Whole, _) if aim == Aim::Replace => Err(MirrorError::Two),
+            (MirrorStatus::Whole, _) => Err(MirrorError::Whole),
+            (MirrorStatus::Syncing { .. }, _) => Err(MirrorError::Busy),
             (_, None) => Err(MirrorError::Leaving),
             (_, Some(number)) if self.pump.devices().in_flight(member_id(number)) > 0 => Err(MirrorError::InFlight),
             (_, Some(number)) => Ok(number),

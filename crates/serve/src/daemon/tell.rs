@@ -86,6 +86,9 @@ fn log(event: Event, config: &Config, held: &Held, engine: &Engine) {
                 held.name_of_lead(engine)
             );
         }
+        Event::MemberLeads { device } => {
+            tracing::info!("{}: it leads now, with all that is cached; the other one is its mirror", held.name(device));
+        }
         Event::MemberLeft { device } if engine.superblock().pairing.mirror == Mirror::None => {
             let (left, lead) = (held.name(device), held.name_of_lead(engine));
             tracing::info!(

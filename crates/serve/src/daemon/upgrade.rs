@@ -107,8 +107,11 @@ impl Daemon {
         if matches!(status.mirror, MirrorStatus::Syncing { .. }) {
             return Some("the mirror is being filled: wait until `status` shows it whole".to_owned());
         }
-        if status.succeeding.is_some() {
-            return Some("the cache moves to another device: wait until `status` shows that alone".to_owned());
+        if status.succeeding.is_some() || status.promoting.is_some() {
+            return Some(
+                "clean data is copied from one cache device to the other: wait until `status` shows no more of that"
+                    .to_owned(),
+            );
         }
         if self.volumes.is_busy() {
             return Some("a volume is being added, removed or changed: try again".to_owned());

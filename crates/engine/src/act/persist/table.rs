@@ -46,7 +46,7 @@ impl Tables {
         let (state, lead) = (turn.delta.members.state, usize::from(turn.delta.members.lead));
         if self.bytes.is_empty() {
             // What the opening has written.
-            self.on = [state == MembersState::Whole; 2];
+            self.on = [matches!(state, MembersState::Whole | MembersState::Promoting); 2];
             self.on[lead] = true;
         }
         match state {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Orders of the operator about the cache devices: that one comes, that one goes, that the copying
-//! ends. The coordinator begins a filling, and ends it when all lanes have done their part.
+//! Orders of the operator about the cache devices: that one comes, goes or leads, that the
+//! copying ends. The coordinator begins a filling, and ends it when all lanes have done their part.
 
 use super::state::{Fill, Filling};
 use crate::cx::Cx;
@@ -38,6 +38,17 @@ pub(crate) fn remove(filling: &mut Filling, member: u8, lanes: &mut Lanes, cx: &
         return;
     }
     cx.delta.members.aim_at(Aim::Succeed);
+    let number = filling.begin();
+    lanes.send_all(|| Down::FillMirror { number, what: Fill::Clean }, cx);
+}
+
+/// Lets the other member lead, if it has all dirty blocks. It gets the clean ones first.
+pub(crate) fn promote(filling: &mut Filling, member: u8, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    let members = &cx.delta.members;
+    if members.state != MembersState::Whole || members.is_filling() || member == members.lead || is_busy(lanes, cx) {
+        return;
+    }
+    cx.delta.members.aim_at(Aim::Promote);
     let number = filling.begin();
     lanes.send_all(|| Down::FillMirror { number, what: Fill::Clean }, cx);
 }
@@ -85,7 +96,7 @@ pub(crate) fn status(lanes: &Lanes, members: &Members) -> MirrorStatus {
         // A user who hears that a member is left out may take it away. If that isn't recorded yet,
         // a power cut leaves a cache that wants both. So it is told only when it is recorded (test:
         // `nobody_is_left_out_before_that_is_recorded`).
-        MembersState::Whole | MembersState::Leaving { .. } => MirrorStatus::Whole,
+        MembersState::Whole | MembersState::Promoting | MembersState::Leaving { .. } => MirrorStatus::Whole,
         MembersState::Syncing | MembersState::Pairing => {
             let (copied, of) = copied(lanes);
             MirrorStatus::Syncing { copied, of }
