@@ -44,7 +44,7 @@ use crate::fact::memory::Memory;
 use crate::fact::open_error::OpenError;
 use crate::fact::options::Options;
 use crate::fact::status::{OriginStatus, Status};
-use crate::fact::types::{BLOCK_BYTES, Destage, Key, Time};
+use crate::fact::types::{BLOCK_BYTES, Destage, Key, OriginId, Time};
 use crate::fact::volume::VolumeError;
 use crate::facts::Facts;
 use crate::format::{Shares, Superblock};
@@ -90,7 +90,7 @@ impl Engine {
             next = router.next_base(next, origin.blocks);
             origins.push(origin);
         }
-        let capacity = capacity_blocks(&superblock);
+        let capacity = superblock.cache_blocks();
         let limit = options.dirty_limit_blocks.unwrap_or(capacity / 2);
         let members = Members::new(superblock.pairing);
         let budget = options.flash_writes_per_day_bytes.map(|bytes| Budget::new(bytes, now));
@@ -106,6 +106,7 @@ impl Engine {
             origins,
             limit_alone: 0,
             any_own_limit: false,
+            any_min: false,
             away: false,
             draining: false,
             stopping: false,
@@ -208,15 +209,16 @@ impl Engine {
     /// nearest of them, so a caller who wants to refuse such a limit must ask here.
     #[must_use]
     pub fn dirty_limits(superblock: &Superblock) -> RangeInclusive<u64> {
-        dirty_limits(capacity_blocks(superblock))
+        dirty_limits(superblock.cache_blocks())
     }
 
-    /// Says what speaks against limits of a volume's own.
+    /// Says what speaks against shares and limits of a volume's own, in the cache of that
+    /// superblock. `own`: the volume, if the cache has it.
     ///
     /// # Errors
     /// [`VolumeError`]
-    pub const fn check_shares(shares: Shares) -> Result<(), VolumeError> {
-        check_shares(shares)
+    pub fn check_shares(shares: Shares, own: Option<OriginId>, superblock: &Superblock) -> Result<(), VolumeError> {
+        check_shares(shares, own, superblock)
     }
 
     /// The superblock as it is now.
@@ -247,6 +249,7 @@ impl Engine {
             blocks_cached: origin.cached.get(),
             logged_blocks: origin.logged.get(),
             evicted_blocks: origin.evicted.get(),
+            evicted_below_min: origin.below_min.get(),
             unsent_flush_ns: origin.cuts.oldest_unsent().map(|since| self.coordinator.now.since_ns(since)),
             doubtful: origin.flush.is_doubtful(),
         });
@@ -257,7 +260,7 @@ impl Engine {
             blocks_cached: self.lanes.driven().map(|lane| lane.store.index().len()).sum(),
             blocks_dirty: delta.dirty(),
             dirty_limit_blocks: facts.dirty_limit,
-            capacity_blocks: capacity_blocks(&facts.superblock),
+            capacity_blocks: facts.superblock.cache_blocks(),
             segments_free: self.lanes.driven().map(|lane| lane.log.free_segments() as u64).sum(),
             segments: self.lanes.driven().map(|lane| lane.log.segments().len() as u64).sum(),
             draining: facts.draining,
@@ -294,10 +297,6 @@ impl Engine {
     pub fn check(&self) {
         crate::check::check(&self.lanes, &self.facts, &self.delta, &self.coordinator.destager);
     }
-}
-
-fn capacity_blocks(superblock: &Superblock) -> u64 {
-    u64::from(superblock.lanes) * u64::from(superblock.segments_per_lane) * u64::from(superblock.segment_blocks)
 }
 
 /// What the shadow must know of the cache.
@@ -344,8 +343,7 @@ impl Coordinator {
                 self.persist.tell(Told::Mode(id, mode));
             }
             Control::SetDirtyLimit { blocks } => {
-                let limit =
-                    clamp_dirty_limit(blocks, capacity_blocks(&turn.facts.superblock), turn.facts.options.destage);
+                let limit = clamp_dirty_limit(blocks, turn.facts.superblock.cache_blocks(), turn.facts.options.destage);
                 let facts = turn.change();
                 facts.dirty_limit = limit;
                 facts.take_limits();

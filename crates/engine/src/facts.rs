@@ -28,6 +28,8 @@ pub(crate) struct Facts {
     pub(crate) limit_alone: u64,
     /// Some origin has a dirty limit of its own.
     pub(crate) any_own_limit: bool,
+    /// Some origin has a smallest part.
+    pub(crate) any_min: bool,
     /// An origin that has dirty blocks takes none at the moment.
     pub(crate) away: bool,
     /// Everything is being destaged, and writes go to the origin.
@@ -45,6 +47,7 @@ impl Facts {
             origin.set_limits(own, limit, age_ns);
         }
         self.limit_alone = self.origins.first().map_or(limit, |first| first.dirty_limit);
+        self.any_min = self.origins.iter().any(|origin| origin.min_blocks > 0);
         self.any_own_limit = self.origins.iter().any(|origin| origin.dirty_limit < limit);
     }
 

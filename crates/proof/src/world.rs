@@ -413,7 +413,7 @@ impl World {
         self.unsettled = engine.has_mail();
         if self.spec.check {
             engine.check();
-            self.contract.count(engine.status().counters);
+            self.contract.look(engine, self.ready);
         }
         for effect in effects.0.drain(..) {
             self.hashed.note(self.now, &effect, &self.arena);

@@ -197,6 +197,9 @@ pub struct Volume {
     /// [`Config::device_timeout`].
     #[serde(default)]
     pub device_timeout: Option<Age>,
+    /// The part of the cache that others leave to it, to set at start; as it was if there is none.
+    #[serde(default)]
+    pub share_min: Option<OwnPart>,
     /// The most of its data that may be dirty, to set at start; as it was if there is none.
     #[serde(default)]
     pub dirty_limit: Option<OwnPart>,
@@ -216,15 +219,17 @@ impl Volume {
             mode: None,
             read_only: None,
             device_timeout: None,
+            share_min: None,
             dirty_limit: None,
             dirty_age: None,
         }
     }
 
-    /// What is said of its limits.
+    /// What is said of its shares and limits.
     #[must_use]
     pub const fn shares(&self) -> SharesAsked {
-        SharesAsked { dirty_limit: self.dirty_limit, dirty_age: self.dirty_age }
+        let Self { share_min, dirty_limit, dirty_age, .. } = *self;
+        SharesAsked { share_min, dirty_limit, dirty_age }
     }
 
     /// Whether its origin is in an object store.

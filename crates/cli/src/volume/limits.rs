@@ -9,6 +9,10 @@ use flashfront_serve::report::VolumeReport;
 /// What is said of a volume's limits.
 #[derive(Debug, Args)]
 pub(super) struct Limits {
+    /// The part of the cache that other volumes leave to it: a share of the cache or a size ("20%",
+    /// "50 GiB"). "none" takes it away.
+    #[arg(long, value_name = "PART")]
+    share_min: Option<OwnPart>,
     /// The most of its data that may be dirty: a share of the cache or a size ("10%", "20 GiB").
     /// "none" takes the limit away.
     #[arg(long, value_name = "LIMIT")]
@@ -21,7 +25,8 @@ pub(super) struct Limits {
 
 impl Limits {
     pub(super) const fn asked(&self) -> SharesAsked {
-        SharesAsked { dirty_limit: self.dirty_limit, dirty_age: self.dirty_age }
+        let Self { share_min, dirty_limit, dirty_age } = *self;
+        SharesAsked { share_min, dirty_limit, dirty_age }
     }
 }
 

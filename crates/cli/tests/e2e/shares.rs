@@ -59,6 +59,83 @@ fn a_volume_has_limits_of_its_own() {
     volume.stop();
 }
 
+/// A smallest part: set by commands, told by `volume list` and `volume show`, kept over a crash.
+#[test]
+fn a_volume_has_a_smallest_part_of_the_cache() {
+    let mut volume = Volume::served(64, 64, "writearound");
+    let origin = volume.place.sparse("second.img", 64 * MIB);
+    refused(&volume, &["set", "data", "--share-min", "60%"], "are more than half of the cache");
+    must(volume.ask_two(["volume", "set"]).args(["data", "--share-min", "20 MiB"]));
+    let add = ["add", "--name", "home", "--share-min", "15 MiB", "--origin"];
+    refused(&volume, &[&add[..], &["/dev/null"]].concat(), "take something from another volume");
+    must(volume.ask_two(["volume", "add"]).args(["--name", "home", "--share-min", "4 MiB", "--origin"]).arg(&origin));
+    let parts = |volume: &Volume| {
+        let listed = json(&must(volume.ask_two(["volume", "list"]).arg("--json")));
+        ["data", "home"].map(|name| {
+            let volumes = listed.as_array().expect("a list");
+            let it = volumes.iter().find(|it| it["name"] == name).expect("it is listed");
+            it["share_min_bytes"].as_u64().expect("a number")
+        })
+    };
+    assert_eq!(parts(&volume), [20 * MIB, 4 * MIB]);
+    let text = must(volume.ask_two(["volume", "show"]).arg("home"));
+    assert!(text.contains("limits      smallest part 4 MiB"), "{text}");
+    volume.kill9();
+    volume.start_several();
+    assert_eq!(parts(&volume), [20 * MIB, 4 * MIB]);
+    must(volume.ask_two(["volume", "set"]).args(["data", "--share-min", "none"]));
+    assert_eq!(parts(&volume), [0, 4 * MIB]);
+    volume.stop();
+    let set = |part: &str| {
+        let mut command = flashfront();
+        command.args(["volume", "set", "data", "--share-min", part, "--cache"]).arg(&volume.cache);
+        command
+    };
+    let refused = crate::harness::output(&mut set("60%"));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("are more than half of the cache"), "{said}");
+    must(&mut set("10%"));
+    volume.start_several();
+    assert!(parts(&volume)[0] > 5 * MIB, "{:?}", parts(&volume));
+    volume.stop();
+}
+
+/// The noise is four times the cache, and each range of it is read three times. What is evicted is
+/// counted: a hit may be read from the origin where both are on the same disk.
+#[test]
+fn a_noisy_volume_takes_no_blocks_from_a_quiet_one() {
+    const LEN: u64 = 65536;
+    let mut volume = Volume::served(64, 64, "writearound");
+    let origin = volume.place.sparse("second.img", 256 * MIB);
+    let add = ["--name", "noisy", "--mode", "writearound", "--origin"];
+    must(volume.ask_two(["volume", "add"]).args(add).arg(&origin));
+    let mut quiet = connect_to(&volume, "data");
+    let mut noisy = connect_to(&volume, "noisy");
+    let mut bytes = vec![0; LEN as usize];
+    let number = |volume: &Volume, name, key: &str| of(volume, name)[key].as_u64().expect("a number");
+    for nth in 0..256 {
+        quiet.read_at(nth % 128 * 4 * LEN, &mut bytes).expect("it is read");
+    }
+    let mut noise_evicts = || {
+        let before = number(&volume, "data", "evicted_blocks");
+        for nth in 0..3 * 4096 {
+            noisy.read_at(nth / 3 * 37 % 4096 * LEN, &mut bytes).expect("it is read");
+        }
+        number(&volume, "data", "evicted_blocks") - before
+    };
+    // A busy machine may cache less of the noise.
+    let rounds = (1..20).find(|_| noise_evicts() > 0).expect("the noise takes something");
+    must(volume.ask_two(["volume", "set"]).args(["data", "--share-min", "16 MiB"]));
+    // Reclaim had chosen some blocks before.
+    noise_evicts();
+    (0..rounds).for_each(|_| assert_eq!(noise_evicts(), 0));
+    assert_eq!(number(&volume, "data", "evicted_below_min"), 0);
+    assert!(number(&volume, "data", "blocks_cached") > 1024);
+    assert!(number(&volume, "noisy", "evicted_blocks") > 0);
+    drop((quiet, noisy));
+    volume.stop();
+}
+
 /// A key that is there is set at each start and by SIGHUP; a key that is not there changes nothing.
 #[test]
 fn limits_of_volumes_come_from_the_file() {
@@ -94,8 +171,15 @@ fn limits_of_volumes_come_from_the_file() {
     let refused = crate::harness::output(flashfront().arg("serve").arg("--config").arg(&file));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("volume `data`: a dirty limit of a volume's own is at least"), "{said}");
-    write("dirty_limit = \"none\"\n");
+    write("dirty_limit = \"none\"\nshare_min = \"8 MiB\"\n");
     let daemon = spawn();
     assert_eq!(limits(&volume, "data"), (0, 10_000));
+    assert_eq!(of(&volume, "data")["share_min_bytes"], 8 * MIB);
+    write("share_min = \"60%\"\n");
+    daemon.signal(Signal::HUP);
+    daemon.says("are more than half of the cache");
+    write("share_min = \"25%\"\n");
+    daemon.signal(Signal::HUP);
+    daemon.says("smallest part 8 MiB, dirty age 10s to smallest part");
     daemon.stop();
 }

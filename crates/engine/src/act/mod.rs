@@ -26,6 +26,7 @@ pub(crate) mod read;
 pub(crate) mod reclaim;
 pub(crate) mod recover;
 pub(crate) mod request;
+pub(crate) mod shares;
 pub(crate) mod sync;
 pub(crate) mod throttle;
 pub(crate) mod under_way;

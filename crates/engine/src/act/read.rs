@@ -14,6 +14,7 @@ use crate::act::damage::{Damage, damaged, found_again, holder, try_other};
 use crate::act::detour::{detour, read_detour};
 use crate::act::expect::{expect_copies, expect_missed};
 use crate::act::neighbours::{has_room_for_missed, read_missed};
+use crate::act::shares::is_below_min;
 use crate::act::under_way::{go_on, share};
 use crate::act::warm::{bring, start_warm};
 use crate::cx::{Cx, blocks_span};
@@ -263,7 +264,9 @@ pub(crate) fn offer(lane: &mut Lane, flat: Flat, span: Span, cx: &mut Cx<'_>) {
 
 /// Puts a block into the cache, if it is admitted. Else `Err` says how often the block was seen.
 fn admit(lane: &mut Lane, flat: Flat, span: Span, cx: &mut Cx<'_>) -> Result<(), u8> {
-    let verdict = lane.policy.missed(flat.0, has_room_for_missed(lane));
+    // A volume below its smallest part has room.
+    let has_room = has_room_for_missed(lane) || cx.facts.any_min && is_below_min(flat, cx);
+    let verdict = lane.policy.missed(flat.0, has_room);
     let affordable = !verdict.admit || cx.delta.budget.as_mut().is_none_or(|budget| budget.allows(cx.now));
     cx.delta.counters.over_budget_blocks += u64::from(!affordable);
     let origin = &cx.delta.origins[cx.facts.origin_of(flat)];

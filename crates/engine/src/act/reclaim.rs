@@ -46,9 +46,11 @@ mod find;
 pub(crate) mod held;
 pub(crate) mod state;
 pub(crate) mod stuck;
+mod survivors;
 
 use find::find_blocks;
 use state::Victim;
+use survivors::{choose_survivors, is_turned, leaves_after_all, tries_turned_again};
 
 /// Segments under reclaim at once: enough to hide the latency of reads and flushes.
 pub(crate) const VICTIMS_MAX: usize = 4;
@@ -100,10 +102,15 @@ fn begin_victims(lane: &mut Lane, cx: &mut Cx<'_>) {
             if has_place && lane.log.has_full_unproven() {
                 hurry_proof(lane, cx);
             }
+            let others = victims.saturating_sub(waiting_victims(lane, cx)) + lane.reclaim.freeing.len();
+            if has_place && others == 0 && tries_turned_again(lane) {
+                continue;
+            }
             return;
         };
         lane.log.set_state(id, SegmentState::Victim);
-        lane.reclaim.victims.insert(id, Victim { cleaned: way == Way::Clean, ..Victim::default() });
+        let forced = way == Way::Evict && core::mem::take(&mut lane.reclaim.forces);
+        lane.reclaim.victims.insert(id, Victim { cleaned: way == Way::Clean, forced, ..Victim::default() });
         if lane.log.segment(id).live > 0 {
             read_header(lane, id, id * lane.log.segment_slots(), cx);
         } else {
@@ -271,32 +278,10 @@ fn victim_step(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
         dirty_step(lane, segment, cx);
         return;
     }
-    let (zone, slots) = (lane.log.segment(segment).zone, lane.log.segment_slots());
-    let unasked = lane.log.segment(segment).is_of_neighbours(slots);
-    let Some(victim) = lane.reclaim.victims.get_mut(&segment) else { return };
-    let index = lane.store.index();
-    let mut survivors = Vec::new();
-    for &(flat, _) in &victim.blocks {
-        let Some(found) = index.get(flat) else { continue };
-        if victim.chosen {
-            continue;
-        }
-        let survives = if victim.cleaned {
-            // But not what nobody asked for, and then nobody read.
-            (!unasked || found.hits > 0).then_some(found.hits)
-        } else {
-            lane.policy.survives(zone, found.hits, victim.kept, slots)
-        };
-        if let Some(hits) = survives {
-            victim.kept += 1;
-            survivors.push(Survivor { segment, flat, found, hits });
-        }
+    if cx.facts.any_min && is_turned(lane, segment, cx) {
+        return;
     }
-    if !victim.chosen && unasked {
-        let hits = victim.blocks.iter().filter_map(|(flat, _)| index.get(*flat)).map(|found| found.hits);
-        lane.neighbours.look_back(lane.log.slots(), lane.log.segment(segment).last_seq, hits);
-    }
-    victim.chosen = true;
+    let survivors = choose_survivors(lane, segment, cx);
     if survivors.is_empty() {
         give_up(lane, segment, cx);
     } else {
@@ -327,7 +312,7 @@ fn dirty_step(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
     let (moves, mut survivors, mut waits) = (moves && !held, Vec::new(), held);
     for (flat, found) in dirty {
         if moves && !must_stay(lane, segment, flat) {
-            survivors.push(Survivor { segment, flat, found, hits: found.hits });
+            survivors.push(Survivor { segment, flat, found, hits: found.hits, must: false });
         } else if !lane.trouble.is_lost(flat) {
             lane.trouble.hurry(flat);
             waits = true;
@@ -373,7 +358,7 @@ pub(crate) fn survivor_done(
     result: Result<(), DeviceError>,
     cx: &mut Cx<'_>,
 ) {
-    let Survivor { segment, flat, found, hits } = survivor;
+    let Survivor { segment, flat, found, hits, must } = survivor;
     let current = lane.store.get(flat).filter(|now| now.slot == found.slot);
     if current.is_some() && result.is_ok() && is_to_hold(lane, &survivor, cx) {
         lane.reclaim.held.push((survivor, buf));
@@ -397,9 +382,12 @@ pub(crate) fn survivor_done(
         } else if !found.dirty {
             let hits = (hits + current.hits.saturating_sub(found.hits)).min(HITS_MAX);
             let cleaned = is_cleaned(lane, segment);
-            let appended = append_survivor(lane, cleaned, flat, hits, span, cx);
+            let appended = append_survivor(lane, cleaned || must, flat, hits, span, cx);
             cx.delta.counters.reinserted_blocks += u64::from(appended);
             cx.delta.counters.moved_blocks += u64::from(appended && cleaned);
+            if !appended && cx.facts.any_min {
+                leaves_after_all(lane, segment, flat, cx);
+            }
         }
     }
     cx.free(buf, 1);
@@ -447,8 +435,13 @@ fn move_dirty(lane: &mut Lane, survivor: Survivor, found: Found, from: Span, cx:
 fn give_up(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
     let Some(victim) = lane.reclaim.victims.remove(&segment) else { return };
     lane.reclaim.compacting = lane.reclaim.compacting.filter(|id| *id != segment);
+    lane.reclaim.turned.remove(&segment);
+    (lane.reclaim.gave_up, lane.reclaim.forces) = (true, false);
     lane.log.set_state(segment, SegmentState::Freeing);
     lane.reclaim.freeing.insert(segment, victim.blocks);
+    if !victim.leaving.is_empty() {
+        lane.reclaim.leaving.insert(segment, victim.leaving);
+    }
     lane.log.note(Note::Entry(Entry::Freed { segment }));
     // After a failure of the cache device nothing becomes free any more.
     let _: Wait = lane.await_durable(Waiter::Freed(segment), cx);
@@ -468,6 +461,9 @@ pub(crate) fn freed_durable(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
             }
             cx.count_evicted(flat);
         }
+    }
+    for (origin, blocks) in lane.reclaim.leaving.remove(&segment).unwrap_or_default() {
+        cx.delta.origins[origin].leaving.sub(blocks);
     }
     lane.reclaim.pinned.push(segment);
     free_unpinned(lane, cx);

@@ -74,7 +74,7 @@ fn begin(
         return begin_growing(&mut coordinator.volumes, ticket, origin, size_bytes, turn.facts);
     }
     if let VolumeChange::SetShares { shares, .. } = &change {
-        check_shares(*shares)?;
+        check_shares(*shares, Some(id), &turn.facts.superblock)?;
     }
     if let VolumeChange::Rename { name, .. } = &change {
         check_name(&coordinator.volumes, name, Some(id), turn.facts)?;

@@ -132,6 +132,9 @@ pub struct OriginStatus {
     pub logged_blocks: u64,
     /// Its blocks that reclaim dropped so far.
     pub evicted_blocks: u64,
+    /// Its blocks that were dropped although it had less than its smallest part: no other room was
+    /// to be had.
+    pub evicted_below_min: u64,
     /// How long ago the oldest FLUSH was acknowledged that the origin alone may lack something of,
     /// when the last request or timer came. Ordered destage sends what one FLUSH has covered after
     /// the other. Else the origin lacks something until nothing is dirty.

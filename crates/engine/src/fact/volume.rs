@@ -155,6 +155,15 @@ pub enum VolumeError {
         /// The least that has.
         least_bytes: u64,
     },
+    /// The smallest parts of all volumes would be more than half of the cache.
+    PartsTooLarge {
+        /// What was asked for.
+        min_bytes: u64,
+        /// What the others have.
+        others_bytes: u64,
+        /// What all together may have.
+        most_bytes: u64,
+    },
     /// The cache has format version 1.
     NeedsVersion2,
     /// Another change of this volume is under way.
@@ -209,6 +218,10 @@ impl fmt::Display for VolumeError {
             Self::DirtyLimitTooLow { least_bytes } => write!(
                 f,
                 "a dirty limit of a volume's own is at least {least_bytes} bytes, so that the longest request fits; say more, or none"
+            ),
+            Self::PartsTooLarge { min_bytes, others_bytes, most_bytes } => write!(
+                f,
+                "{min_bytes} bytes for this volume and {others_bytes} bytes for the others are more than half of the cache, {most_bytes} bytes, which is all that can be kept for volumes; say less, or take something from another volume"
             ),
             Self::NeedsVersion2 => write!(
                 f,

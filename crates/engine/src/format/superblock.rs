@@ -164,6 +164,12 @@ impl Superblock {
         [0, cache_bytes / BLOCK_BYTES * BLOCK_BYTES - BLOCK_BYTES]
     }
 
+    /// Blocks of all segments: what the cache may hold, headers included.
+    #[must_use]
+    pub fn cache_blocks(&self) -> u64 {
+        u64::from(self.lanes) * u64::from(self.segments_per_lane) * u64::from(self.segment_blocks)
+    }
+
     /// The number in each commit that shows to which cache it belongs.
     #[must_use]
     pub fn cache_tag(&self) -> u64 {

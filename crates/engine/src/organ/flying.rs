@@ -56,6 +56,8 @@ pub(crate) struct Survivor {
     pub(crate) found: Found,
     /// Its hits from then on.
     pub(crate) hits: u8,
+    /// The survivor waits for room: without it a volume would have less than its smallest part.
+    pub(crate) must: bool,
 }
 
 /// What an I/O in flight is for.

@@ -49,6 +49,8 @@ pub(crate) struct Origin {
     pub(crate) dirty_limit: u64,
     /// How long its data may stay dirty.
     pub(crate) dirty_age_max_ns: u64,
+    /// The blocks that other origins leave to it; 0: none.
+    pub(crate) min_blocks: u64,
 }
 
 impl Origin {
@@ -66,6 +68,7 @@ impl Origin {
             stage,
             dirty_limit: u64::MAX,
             dirty_age_max_ns: u64::MAX,
+            min_blocks: 0,
         };
         it.go_on_to(stage);
         it
@@ -88,6 +91,7 @@ impl Origin {
     pub(crate) fn set_limits(&mut self, own: Shares, dirty_limit: u64, dirty_age_max_ns: u64) {
         let blocks = (own.dirty_limit_bytes / BLOCK_BYTES).max(PIECE_BLOCKS_MAX);
         self.dirty_limit = if own.dirty_limit_bytes == 0 { dirty_limit } else { blocks.min(dirty_limit) };
+        self.min_blocks = own.min_bytes / BLOCK_BYTES;
         let own_ns = u64::from(own.dirty_age_ms) * 1_000_000;
         self.dirty_age_max_ns = if own_ns == 0 { dirty_age_max_ns } else { own_ns };
     }
@@ -119,6 +123,12 @@ pub(crate) struct OriginDelta {
     free_ns: u64,
     /// Blocks that the cache has of it.
     pub(crate) cached: Sum,
+    /// Blocks that the cache had of it when a lane went to work beside others; else 0.
+    cached_before: u64,
+    /// Blocks of it that reclaim has chosen to drop, and that are not dropped yet.
+    pub(crate) leaving: Sum,
+    /// Blocks that were dropped although it had less than its smallest part.
+    pub(crate) below_min: Sum,
     /// Blocks of it that were appended to the log, and those that reclaim dropped, so far.
     pub(crate) logged: Sum,
     pub(crate) evicted: Sum,
@@ -170,6 +180,11 @@ impl OriginDelta {
         self.dirty.get() - self.lost.get()
     }
 
+    /// Blocks that the cache has of it, as far as this lane knows.
+    pub(crate) const fn in_cache(&self) -> u64 {
+        self.cached_before.wrapping_add(self.cached.get())
+    }
+
     /// What the origin has of the dirty limit. Lost blocks never become clean, and must not keep
     /// everybody out.
     pub(crate) const fn held(&self) -> u64 {
@@ -186,6 +201,7 @@ impl OriginDelta {
     /// Shows the gauge and the flushes as they are now. The sums are empty since they were taken
     /// over.
     pub(crate) fn look_at(&mut self, all: &Self) {
+        self.cached_before = all.cached.get();
         self.flush.show(&all.flush);
         self.cuts.show(&all.cuts);
         self.gauge = all.gauge;
@@ -198,6 +214,8 @@ impl OriginDelta {
         self.cached.take_over(&mut of.cached);
         self.logged.take_over(&mut of.logged);
         self.evicted.take_over(&mut of.evicted);
+        self.leaving.take_over(&mut of.leaving);
+        self.below_min.take_over(&mut of.below_min);
         self.dirty.take_over(&mut of.dirty);
         self.reserved.take_over(&mut of.reserved);
         self.lost.take_over(&mut of.lost);

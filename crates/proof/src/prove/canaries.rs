@@ -38,7 +38,7 @@ mod with {
 
     /// The bugs that hardly any random life meets (one in some hundred), and the workload that is
     /// made to meet them.
-    const MADE_FOR: [(Canary, &str); 10] = [
+    const MADE_FOR: [(Canary, &str); 11] = [
         (Canary::OriginAhead, "modes"),
         (Canary::MirrorUnrecorded, "mirror-lead"),
         (Canary::RemovedAcknowledges, "replace"),
@@ -49,6 +49,7 @@ mod with {
         (Canary::EraEarly, "ordered-notes"),
         (Canary::IdReused, "volumes"),
         (Canary::GrownEarly, "grow"),
+        (Canary::MinIgnored, "shares"),
     ];
 
     pub(crate) fn main(args: &[&str]) -> Result<bool, String> {

@@ -33,7 +33,8 @@ fn one(point: &Point) -> Result<bool, String> {
 
 fn all(chosen: impl Fn(&Workload) -> bool + Sync) -> Result<bool, String> {
     let stop = interrupted()?;
-    let all: u64 = WORKLOADS.iter().filter(|it| chosen(it)).map(events).sum();
+    let counted = panics::caught(|| WORKLOADS.iter().filter(|it| chosen(it)).map(events).sum::<u64>());
+    let all = counted.map_err(|said| format!("a workload goes wrong before any power cut: {said}"))?;
     let done = AtomicU64::new(0);
     let shares = on_all_cores(
         |nth, of| {

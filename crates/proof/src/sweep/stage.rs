@@ -277,6 +277,11 @@ impl<'a> Stage<'a> {
         self.client.world.counters().evicted_blocks
     }
 
+    /// Reads of origins so far.
+    pub fn origin_reads(&self) -> u64 {
+        self.client.world.counters().origin_reads
+    }
+
     /// Checkpoints finished so far.
     pub fn checkpoints(&self) -> u64 {
         self.client.world.counters().checkpoints

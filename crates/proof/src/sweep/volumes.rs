@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The workloads of volumes that come and go, and of those that grow.
 
+use flashfront_engine::format::Shares;
 use flashfront_engine::{DirtyOnRemove, Mode, OriginId, VolumeChange};
 
 use super::stage::Stage;
-use crate::spec::OriginSpec;
+use super::workload::{Workload, small};
+use crate::spec::{OriginSpec, WorldSpec};
 
 /// A block in sectors.
 const B: u64 = 8;
@@ -54,4 +56,42 @@ pub(super) fn grow(stage: &mut Stage<'_>) {
     stage.write(0, 120 * B, 10 * B, false);
     stage.flush(0);
     stage.wait_down_to(0);
+}
+
+/// Noise beside parts of volumes.
+pub(super) const SHARES: Workload = Workload {
+    name: "shares",
+    summary: "noise beside a volume that has a smallest part",
+    world: || {
+        let mut spec = WorldSpec { origin_ns: 200_000, ..small(Mode::Writearound, 416) };
+        spec.origins = vec![spec.origins[0]; 3];
+        spec
+    },
+    run: shares,
+    again: false,
+};
+
+/// A volume keeps what it has read, whatever others read.
+fn shares(stage: &mut Stage<'_>) {
+    let min = Shares { min_bytes: 64 * B * 512, ..Shares::default() };
+    stage.change_volume(VolumeChange::SetShares { origin: OriginId(0), shares: min });
+    for first in (0..64).step_by(16) {
+        stage.read(0, first * B, 16 * B);
+    }
+    stage.wait_down_to(0);
+    for nth in 0..40 {
+        stage.read(1 + nth as usize % 2, nth * 37 % 25 * 16 * B, 15 * B);
+        stage.wait_down_to(1);
+        if nth % 6 == 5 {
+            stage.write(1, nth * 5 % 300 * B, 2 * B, nth % 12 == 5);
+        }
+    }
+    stage.wait_down_to(0);
+    let before = stage.origin_reads();
+    for first in (0..64).step_by(16) {
+        stage.read(0, first * B, 16 * B);
+    }
+    stage.wait_down_to(0);
+    stage.expect(stage.evicted() > 64, "eviction");
+    stage.expect(stage.origin_reads() == before, "a volume that keeps its smallest part");
 }

@@ -7,7 +7,7 @@ use flashfront_engine::{Durability, Mode, RequestOp};
 use super::members::{mirror, promote, remove, replace};
 use super::modes::{killed, modes, passthrough};
 use super::stage::Stage;
-use super::volumes::{grow, volumes};
+use super::volumes::{SHARES, grow, volumes};
 use super::workload::{Workload, small};
 use crate::spec::{OriginSpec, WorldSpec};
 
@@ -129,6 +129,7 @@ pub const WORKLOADS: &[Workload] = &[
         run: survivors,
         again: false,
     },
+    SHARES,
     Workload {
         name: "neighbours",
         summary: "reads around misses of a slow origin, others that wait for them, and writes of what comes along",

@@ -48,11 +48,13 @@ pub enum Extra {
     Moves,
     /// Ranges are brought into the cache before they are read.
     Warm,
+    /// Volumes have smallest parts, which change.
+    Shares,
 }
 
 impl Extra {
     /// All, with what each is called in a [`Change`](super::Change).
-    pub const ALL: [(Self, &str); 16] = [
+    pub const ALL: [(Self, &str); 17] = [
         (Self::NewOptions, "new-options"),
         (Self::DropClean, "drop-clean"),
         (Self::BusyStop, "busy-stop"),
@@ -69,6 +71,7 @@ impl Extra {
         (Self::Grown, "grown"),
         (Self::Moves, "moves"),
         (Self::Warm, "warm"),
+        (Self::Shares, "shares"),
     ];
 
     /// Draws the extras of a seed's life. Three lives of five have none, so most lives remain what

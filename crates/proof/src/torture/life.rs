@@ -183,6 +183,7 @@ impl Life {
             if self.volumes_change() && one_in(&mut self.volume_rng, 12) {
                 volumes::change(&mut self.volume_rng, &mut self.client, self.plan.spec.origins.len());
             }
+            volumes::share(&mut self.volume_rng, &mut self.client, &self.plan);
             if one_in(&mut self.control_rng, self.plan.control_every) {
                 self.control();
             }

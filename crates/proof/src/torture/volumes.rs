@@ -2,8 +2,11 @@
 //! Volumes that come and go in a life, beside those that stay.
 
 use flashfront_device::{Device, Rng};
+use flashfront_engine::format::Shares;
 use flashfront_engine::{DirtyOnRemove, Mode, OriginId, VolumeChange, VolumeError};
 
+use super::extra::Extra;
+use super::plan::Plan;
 use crate::client::Client;
 use crate::spec::OriginSpec;
 
@@ -76,5 +79,30 @@ fn grow(rng: &mut Rng, client: &mut Client, staying: usize) {
         let refused =
             matches!(answer, Err(VolumeError::PartOfBlock { .. } | VolumeError::NoRoomBehind | VolumeError::Busy));
         assert!(answer.is_ok() || refused, "{answer:?}");
+    }
+}
+
+/// Gives a volume that stays other parts of the cache; what can't be is refused, and changes
+/// nothing. The change is not always waited for.
+pub(super) fn share(rng: &mut Rng, client: &mut Client, plan: &Plan) {
+    if !plan.has(Extra::Shares) || rng.below(25) > 0 {
+        return;
+    }
+    let origin = OriginId(rng.below(plan.spec.origins.len() as u64) as u32);
+    let capacity_bytes = client.world.engine().status().capacity_blocks * 4096;
+    let mut part = |of: u64| if rng.below(3) == 0 { 0 } else { rng.below(capacity_bytes / of) };
+    let shares = Shares { min_bytes: part(2), ..Shares::default() };
+    let ticket = client.ask_volume(VolumeChange::SetShares { origin, shares });
+    if rng.below(3) > 0 {
+        let answer = client.await_volume(ticket);
+        let min_bytes = shares.min_bytes;
+        match answer {
+            Err(VolumeError::PartsTooLarge { others_bytes, most_bytes, .. }) => {
+                assert!(min_bytes + others_bytes > most_bytes);
+            }
+            answer => {
+                assert!(matches!(answer, Ok(_) | Err(VolumeError::Busy | VolumeError::CacheFailed)), "{answer:?}")
+            }
+        }
     }
 }

@@ -2,12 +2,16 @@
 //! Watches that the engine keeps its side of the contract, as far as a world can see it.
 //!
 //! Buffers are not changed while they are written, timers are not in the past, counters only grow,
-//! and something happens before long.
+//! and something happens before long. Volumes keep their smallest parts.
 
 use std::collections::BTreeMap;
 
 use flashfront_device::Arena;
-use flashfront_engine::{Counters, Memory, Span, Time, Token};
+use flashfront_engine::{Counters, Engine, Memory, Span, Time, Token};
+
+mod parts;
+
+use parts::Parts;
 
 /// Steps without an answer or an event for the operator after which the engine is stuck.
 const STEPS_MAX: u64 = 200_000;
@@ -18,6 +22,9 @@ pub(super) struct Contract {
     /// Checksums of the buffers that are being written.
     writing: BTreeMap<Token, (Span, u32)>,
     counters: Counters,
+    parts: Parts,
+    /// The engine was open at the last look.
+    was_ready: bool,
     /// Steps since the last answer or event.
     steps: u64,
     /// When the engine's timer was last served.
@@ -28,6 +35,17 @@ impl Contract {
     /// The engine is a new one.
     pub(super) fn begin_opening(&mut self) {
         self.counters = Counters::default();
+        self.parts.begin_opening();
+        self.was_ready = false;
+    }
+
+    /// Looks at the engine after an input. `ready`: the engine has been open for an input or more.
+    pub(super) fn look(&mut self, engine: &Engine, ready: bool) {
+        self.count(engine.status().counters);
+        if ready {
+            self.parts.look(engine, !self.was_ready);
+        }
+        self.was_ready = ready;
     }
 
     /// The counters after the last input.
@@ -74,7 +92,7 @@ impl Contract {
     ///
     /// # Panics
     /// If one fell.
-    pub(super) fn count(&mut self, new: Counters) {
+    fn count(&mut self, new: Counters) {
         let numbers = |counters: &Counters| {
             let text = format!("{counters:?}");
             let digits = text.split(|c: char| !c.is_ascii_digit()).filter_map(|it| it.parse::<u64>().ok());

@@ -22,6 +22,7 @@ mod mirror_clean;
 mod neighbours;
 mod objects;
 mod opening;
+mod parts;
 mod put_off;
 mod ram_front;
 mod recovery;

@@ -81,9 +81,12 @@ impl OwnPart {
     }
 }
 
-/// What is said of a volume's limits; what is not said stays as it is.
+/// What is said of a volume's shares and limits; what is not said stays as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharesAsked {
+    /// The part of the cache that others leave to it.
+    #[serde(default)]
+    pub share_min: Option<OwnPart>,
     /// The most of its data that may be dirty.
     #[serde(default)]
     pub dirty_limit: Option<OwnPart>,
@@ -102,10 +105,10 @@ impl SharesAsked {
     /// The limits of a volume that has these now, in the cache of that superblock.
     #[must_use]
     pub fn of(self, now: Shares, superblock: &Superblock) -> Shares {
-        let slots = u64::from(superblock.segments_per_lane) * u64::from(superblock.segment_blocks);
-        let bytes = |part: OwnPart| part.bytes(u64::from(superblock.lanes) * slots);
+        let bytes = |part: OwnPart| part.bytes(superblock.cache_blocks());
         let ms = |age: OwnAge| age.0.map_or(0, |age| u32::try_from(age.0.as_millis()).unwrap_or(u32::MAX));
         Shares {
+            min_bytes: self.share_min.map_or(now.min_bytes, bytes),
             dirty_limit_bytes: self.dirty_limit.map_or(now.dirty_limit_bytes, bytes),
             dirty_age_ms: self.dirty_age.map_or(now.dirty_age_ms, ms),
             ..now
@@ -116,6 +119,7 @@ impl SharesAsked {
 impl fmt::Display for SharesAsked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let said = [
+            self.share_min.map(|part| ["smallest", "part", &part.to_string()].join(" ")),
             self.dirty_limit.map(|part| ["dirty limit", &part.to_string()].join(" ")),
             self.dirty_age.map(|age| ["dirty age", &age.to_string()].join(" ")),
         ];
@@ -129,6 +133,7 @@ pub fn told(shares: Shares) -> Option<String> {
     let size = |bytes: u64| Some(OwnPart(Some(DirtyLimit::Size(super::Size(bytes))))).filter(|_| bytes > 0);
     let age = Duration::from_millis(shares.dirty_age_ms.into());
     let asked = SharesAsked {
+        share_min: size(shares.min_bytes),
         dirty_limit: size(shares.dirty_limit_bytes),
         dirty_age: Some(OwnAge(Some(Age(age)))).filter(|_| !age.is_zero()),
     };
@@ -167,6 +172,10 @@ mod tests {
         let all = said("100%").of(now, &superblock).dirty_limit_bytes;
         assert_eq!(half, all / 2 / 4096 * 4096);
         assert_eq!(told(Shares { dirty_limit_bytes: 0, ..now }).unwrap(), "dirty age 7ms");
+        let parts = Shares { min_bytes: 1 << 20, dirty_age_ms: 7, ..Shares::default() };
+        assert_eq!(told(parts).unwrap(), "smallest part 1 MiB, dirty age 7ms");
+        let none = SharesAsked { share_min: Some(OwnPart(None)), ..SharesAsked::default() };
+        assert_eq!(none.of(parts, &superblock), Shares { min_bytes: 0, ..parts });
         assert_eq!(told(Shares::default()), None);
     }
 }

@@ -145,7 +145,7 @@ fn begin_failed(members: &Members, path: PathBuf, source: io::Error) -> ServeErr
 /// Refuses limits of a volume's own that can't be kept.
 fn check_shares(superblock: &Superblock) -> Result<(), ServeError> {
     for record in &superblock.origins {
-        Engine::check_shares(record.shares)
+        Engine::check_shares(record.shares, Some(record.id), superblock)
             .map_err(|error| OriginsError::Shares { name: record.name.clone(), error })?;
     }
     Ok(())

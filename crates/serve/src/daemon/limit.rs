@@ -32,8 +32,7 @@ pub struct LimitError {
 /// [`LimitError`] if the cache can't hold it.
 pub fn blocks(asked: DirtyLimit, superblock: &Superblock) -> Result<u64, LimitError> {
     let (least, most) = Engine::dirty_limits(superblock).into_inner();
-    let slots = u64::from(superblock.segments_per_lane) * u64::from(superblock.segment_blocks);
-    let blocks = asked.blocks(u64::from(superblock.lanes) * slots);
+    let blocks = asked.blocks(superblock.cache_blocks());
     if (least..=most).contains(&blocks) { Ok(blocks) } else { Err(LimitError { asked, blocks, least, most }) }
 }
 

@@ -129,7 +129,8 @@ impl Daemon {
             return Err(VolumesError::Engine { name: wanted.name, error: VolumeError::NeedsVersion2 });
         }
         let shares = wanted.shares.of(Shares::default(), superblock);
-        Engine::check_shares(shares).map_err(|error| VolumesError::Engine { name: wanted.name.clone(), error })?;
+        Engine::check_shares(shares, None, superblock)
+            .map_err(|error| VolumesError::Engine { name: wanted.name.clone(), error })?;
         let known = Known {
             used: self.used(),
             state: self.config.state.clone(),

@@ -68,17 +68,21 @@ fn cache(report: &StatusReport, registry: &mut Registry) {
     let cached = Family::<[(&str, String); 1], Gauge>::default();
     let hit = Family::<[(&str, String); 1], Counter>::default();
     let evicted = Family::<[(&str, String); 1], Counter>::default();
+    let below_min = Family::<[(&str, String); 1], Counter>::default();
     let flash = Family::<[(&str, String); 1], Counter>::default();
     for volume in &report.volumes {
         let labels = [("volume", volume.name.clone())];
         cached.get_or_create(&labels).set(signed(volume.blocks_cached));
         hit.get_or_create(&labels).inc_by(volume.hit_bytes);
         evicted.get_or_create(&labels).inc_by(volume.evicted_blocks);
+        below_min.get_or_create(&labels).inc_by(volume.evicted_below_min);
         flash.get_or_create(&labels).inc_by(volume.flash_written_bytes);
     }
     registry.register("volume_blocks_cached", "Blocks of the volume in the cache", cached);
     registry.register("volume_hit_bytes", "Bytes of reads that the cache answered alone", hit);
     registry.register("volume_evicted_blocks", "Blocks of the volume that reclaim dropped", evicted);
+    let help = "Blocks that reclaim dropped although the volume had less than its smallest part";
+    registry.register("volume_evicted_below_min", help, below_min);
     let help = "Bytes of the volume's blocks written to the cache device";
     registry.register("volume_flash_written_bytes", help, flash);
 }

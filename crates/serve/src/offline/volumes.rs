@@ -220,7 +220,7 @@ impl Volumes {
         if record.size_bytes == 0 {
             return Err(refuse(VolumeError::BadSize));
         }
-        Engine::check_shares(record.shares).map_err(refuse)?;
+        Engine::check_shares(record.shares, None, &self.superblock).map_err(refuse)?;
         stale::record(&origin, &mut record).map_err(read)?;
         let same = |it: &&OriginRecord| {
             let serial = origin.is_block_device() && !it.identity.is_empty() && it.identity == record.identity;
@@ -313,7 +313,7 @@ impl Volumes {
             return Err(self.refuse(name, VolumeError::NeedsVersion2));
         }
         if let Some(shares) = options.shares {
-            Engine::check_shares(shares).map_err(|error| self.refuse(name, error))?;
+            Engine::check_shares(shares, Some(id), &self.superblock).map_err(|error| self.refuse(name, error))?;
         }
         self.change(id, |record| {
             record.mode = options.mode.unwrap_or(record.mode);

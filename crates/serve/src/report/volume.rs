@@ -191,6 +191,9 @@ pub struct VolumeReport {
     /// Blocks of it that reclaim dropped, since the start.
     #[serde(default)]
     pub evicted_blocks: u64,
+    /// Its blocks that were dropped although it had less than its smallest part.
+    #[serde(default)]
+    pub evicted_below_min: u64,
     /// Bytes of its blocks that were written to the cache device, since the start: the wear.
     #[serde(default)]
     pub flash_written_bytes: u64,
@@ -277,6 +280,7 @@ impl VolumeReport {
             flush_requests: count(Kind::Flush),
             hit_bytes: bytes(Kind::Hit),
             evicted_blocks: origin.evicted_blocks,
+            evicted_below_min: origin.evicted_below_min,
             flash_written_bytes: origin.logged_blocks * BLOCK_BYTES,
             latency_us: LatencyReport::new(&recent[0]),
             recent: RecentReport::new(&recent, &grown),

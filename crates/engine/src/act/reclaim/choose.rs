@@ -5,6 +5,7 @@
 //! [`choose`] looks at a [`View`], takes a segment out of its queue, and says in its [`Choice`]
 //! what follows. It changes nothing else; reclaim does what the choice says.
 
+use alloc::collections::BTreeSet;
 use core::cell::Cell;
 
 use super::state::CLEANING_WAIT_NS;
@@ -23,6 +24,8 @@ pub(super) struct View<'a> {
     log: &'a Log,
     /// Segments from which something had to stay, since an origin has been away.
     not_compacted: &'a [u32],
+    /// Segments that are not to be evicted: most of each would have to stay.
+    turned: &'a BTreeSet<u32>,
     /// Commits before this one are covered by a checkpoint.
     covered: u64,
     /// Dead room is won back by cleaning: enough of the cache is dead.
@@ -94,6 +97,7 @@ pub(super) fn look<'a>(lane: &'a mut Lane, cx: &Cx<'_>) -> (View<'a>, Queues<'a>
         now: cx.now,
         log: &lane.log,
         not_compacted: &lane.reclaim.not_compacted,
+        turned: &lane.reclaim.turned,
     };
     (view, Queues { sparse: &mut lane.reclaim.sparse, policy: &mut *lane.policy })
 }
@@ -149,6 +153,11 @@ impl View<'_> {
         &self.log.segments()[id as usize]
     }
 
+    /// Whether the policy may give up a segment.
+    fn is_evictable(&self, id: u32) -> bool {
+        self.segment(id).is_evictable(self.covered) && !self.turned.contains(&id)
+    }
+
     /// Whether enough of a segment is dead that there is more room when it is cleaned.
     fn gains(&self, segment: &Segment) -> bool {
         segment.live + GAIN_MIN <= self.slots()
@@ -171,7 +180,8 @@ impl View<'_> {
             let segment = self.segment(id);
             let has_room = || !cleans || self.gains(segment) && self.log.has_room_to_clean(segment);
             let is_full = segment.state == SegmentState::Closed;
-            is_full.then(|| segment.last_seq < self.covered && segment.is_ready(dirty_max) && has_room())
+            let may = || cleans || !self.turned.contains(&id);
+            is_full.then(|| segment.last_seq < self.covered && segment.is_ready(dirty_max) && has_room() && may())
         };
         let id = from.sparse.take(Sparse::most(cleans, self.dropped), fits)?;
         from.policy.forget(SegmentId(id));
@@ -205,7 +215,7 @@ impl View<'_> {
         let passed_over = Cell::new(false);
         let ready = |id: SegmentId| {
             let segment = self.segment(id.0);
-            let evictable = segment.is_evictable(self.covered);
+            let evictable = self.is_evictable(id.0);
             let ready = segment.is_ready(dirty_max);
             passed_over.set(passed_over.get() || evictable && !ready);
             evictable && ready
@@ -217,7 +227,7 @@ impl View<'_> {
     /// The segment that the policy would give up first. It has to wait for destage, in an order
     /// that is not the origin's: only where no other is left.
     fn dirty(&self, policy: &mut dyn Policy, choice: &mut Choice) {
-        let victim = policy.victim(&|id: SegmentId| self.segment(id.0).is_evictable(self.covered));
+        let victim = policy.victim(&|id: SegmentId| self.is_evictable(id.0));
         choice.taken = victim.map(|id| (id.0, Way::Evict));
         // A checkpoint helps only if full segments wait for one; and if destage can't be relied on,
         // with holes.

@@ -18,7 +18,7 @@ use crate::organ::flying::Survivor;
 pub(crate) fn is_to_hold(lane: &Lane, survivor: &Survivor, cx: &Cx<'_>) -> bool {
     let ending = cx.cache_failed() || cx.facts.stopping;
     !survivor.found.dirty
-        && is_cleaned(lane, survivor.segment)
+        && (survivor.must || is_cleaned(lane, survivor.segment))
         && !ending
         && !has_room_for_survivor(lane)
         && room_comes(lane)
@@ -42,7 +42,7 @@ fn segment_comes(lane: &Lane) -> bool {
 /// more. Dirty blocks and "freed" entries begin segments of their own. No segment is left while
 /// cleaning may wait for an origin that doesn't answer.
 pub(crate) fn left_to_cleaning(lane: &Lane, cx: &Cx<'_>) -> usize {
-    match lane.reclaim.victims.values().filter(|victim| victim.cleaned).count() {
+    match lane.reclaim.victims.values().filter(|victim| victim.cleaned || victim.keeps).count() {
         _ if cx.facts.away || has_trouble(lane, cx) => 0,
         0 if !lane.reclaim.waits => 0,
         0 => 3,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The state of a lane's reclaim: its victims, and segments that are given up but not free yet.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::act::commit::log::Log;
@@ -41,6 +41,12 @@ pub(crate) struct Victim {
     pub(super) known: bool,
     /// The survivors were chosen.
     pub(super) chosen: bool,
+    /// Some of them are kept for a volume's smallest part.
+    pub(super) keeps: bool,
+    /// No smallest part is looked at: no other segment could be reclaimed.
+    pub(super) forced: bool,
+    /// Blocks of each origin that were chosen to leave, where a smallest part asks for them.
+    pub(super) leaving: Vec<(usize, u64)>,
     /// The dirty blocks of the victim are to be moved as soon as the log takes more.
     pub(super) parked: bool,
     /// How many blocks were dirty, and when, at the last change: a block became clean, or the
@@ -59,6 +65,14 @@ pub(crate) struct Reclaim {
     pub(super) held: Vec<(Survivor, Buf)>,
     /// Segments that are given up but not free yet, with the clean blocks that are still in them.
     pub(super) freeing: BTreeMap<u32, Vec<(Flat, u32)>>,
+    /// Blocks of each origin that leave with segments that are given up.
+    pub(super) leaving: BTreeMap<u32, Vec<(usize, u64)>>,
+    /// Segments that were victims and were given back, as too much of each would have had to stay.
+    pub(super) turned: BTreeSet<u32>,
+    /// A segment was given up since the last of them were tried again.
+    pub(super) gave_up: bool,
+    /// The next victim is reclaimed whatever it has.
+    pub(super) forces: bool,
     /// Freed, and the entry that says so durable; waiting for readers to leave.
     pub(super) pinned: Vec<u32>,
     /// Full segments with little in them.

@@ -5,7 +5,7 @@ use super::state::Volumes;
 use crate::fact::types::{BLOCK_BYTES, OriginId, SECTOR_BYTES};
 use crate::fact::volume::{NewVolume, VolumeError};
 use crate::facts::Facts;
-use crate::format::{IDS_END, Shares};
+use crate::format::{IDS_END, Shares, Superblock};
 use crate::organ::piece::PIECE_BLOCKS_MAX;
 
 /// Numbers of flushes of origins are below [`crate::coordinator::CACHE_FLUSH`].
@@ -32,17 +32,30 @@ pub(super) fn check_name(
 }
 
 /// Says what speaks against limits of a volume's own.
-pub(crate) const fn check_shares(shares: Shares) -> Result<(), VolumeError> {
+pub(crate) fn check_shares(shares: Shares, own: Option<OriginId>, superblock: &Superblock) -> Result<(), VolumeError> {
     let least_bytes = PIECE_BLOCKS_MAX * BLOCK_BYTES;
     if shares.dirty_limit_bytes > 0 && shares.dirty_limit_bytes < least_bytes {
         return Err(VolumeError::DirtyLimitTooLow { least_bytes });
     }
+    let min_bytes = shares.min_bytes;
+    let others = superblock.origins.iter().filter(|record| Some(record.id) != own);
+    let others_bytes: u64 = others.map(|record| record.shares.min_bytes).sum();
+    let most_bytes = mins_max_bytes(superblock);
+    if min_bytes > 0 && min_bytes.saturating_add(others_bytes) > most_bytes {
+        return Err(VolumeError::PartsTooLarge { min_bytes, others_bytes, most_bytes });
+    }
     Ok(())
+}
+
+/// What all smallest parts together may be: half of the cache. The other half is what others have,
+/// and what reclaim frees.
+fn mins_max_bytes(superblock: &Superblock) -> u64 {
+    superblock.cache_blocks() * BLOCK_BYTES / 2
 }
 
 pub(super) fn check_new(volumes: &Volumes, volume: &NewVolume, facts: &Facts) -> Result<(), VolumeError> {
     check_name(volumes, &volume.name, None, facts)?;
-    check_shares(volume.shares)?;
+    check_shares(volume.shares, None, &facts.superblock)?;
     if volume.size_bytes == 0 || !volume.size_bytes.is_multiple_of(SECTOR_BYTES) {
         return Err(VolumeError::BadSize);
     }

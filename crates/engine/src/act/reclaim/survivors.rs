@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which clean blocks of a victim are copied forward, and whether it is a victim at all.
+
+use alloc::vec::Vec;
+
+use super::stuck::give_back_victim;
+use crate::act::shares::{Spare, has_to_stay};
+use crate::cx::Cx;
+use crate::fact::canary::Canary;
+use crate::lane::Lane;
+use crate::organ::flying::Survivor;
+use crate::organ::index::Flat;
+use crate::organ::segment::{Segment, SegmentState};
+
+/// Gives a victim back of which too much would have to stay for the smallest parts of volumes; says
+/// whether it did.
+pub(super) fn is_turned(lane: &mut Lane, segment: u32, cx: &Cx<'_>) -> bool {
+    let Some(victim) = lane.reclaim.victims.get(&segment) else { return false };
+    let judged = victim.cleaned || victim.chosen || victim.forced || lane.reclaim.compacting == Some(segment);
+    if judged || cx.facts.planted(Canary::MinIgnored) || !has_to_stay(lane, &victim.blocks, segment, cx) {
+        return false;
+    }
+    give_back_victim(lane, segment);
+    lane.reclaim.turned.insert(segment);
+    true
+}
+
+/// Lets segments be victims again that were given back, as no other is left; says whether there are
+/// any. If none was given up since the last time, the next victim is reclaimed whatever it has. But
+/// a checkpoint comes first, if full segments wait for it.
+pub(super) fn tries_turned_again(lane: &mut Lane) -> bool {
+    if lane.reclaim.turned.is_empty() {
+        return false;
+    }
+    let gave_up = core::mem::take(&mut lane.reclaim.gave_up);
+    let covered = lane.checkpoint.covers();
+    let uncovered = |it: &Segment| it.state == SegmentState::Closed && it.last_seq >= covered;
+    if !gave_up && lane.log.segments().iter().any(uncovered) {
+        lane.checkpoint.want();
+        return false;
+    }
+    lane.reclaim.forces = !gave_up;
+    lane.reclaim.turned.clear();
+    true
+}
+
+/// Chooses the blocks of a victim that are copied forward; none if they were chosen before.
+pub(super) fn choose_survivors(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) -> Vec<Survivor> {
+    let (zone, slots) = (lane.log.segment(segment).zone, lane.log.segment_slots());
+    let unasked = lane.log.segment(segment).is_of_neighbours(slots);
+    let mut survivors = Vec::new();
+    let Some(victim) = lane.reclaim.victims.get_mut(&segment).filter(|victim| !victim.chosen) else {
+        return survivors;
+    };
+    let index = lane.store.index();
+    let mut spare = (cx.facts.any_min && !cx.facts.planted(Canary::MinIgnored)).then(|| Spare::new(cx));
+    for &(flat, _) in &victim.blocks {
+        let Some(found) = index.get(flat) else { continue };
+        let mut survives = if victim.cleaned {
+            // But not what nobody asked for, and then nobody read.
+            (!unasked || found.hits > 0).then_some(found.hits)
+        } else {
+            lane.policy.survives(zone, found.hits, victim.kept, slots)
+        };
+        let mut must = false;
+        if let Some(spare) = &mut spare
+            && let origin = cx.facts.origin_of(flat)
+            && cx.facts.origins[origin].min_blocks > 0
+        {
+            if survives.is_some() {
+                must = !spare.has(origin);
+            } else {
+                let may = spare.take(origin);
+                must = !may && !victim.forced;
+                if must {
+                    survives = Some(found.hits);
+                } else {
+                    leaves(&mut victim.leaving, origin, may, cx);
+                }
+            }
+            victim.keeps |= must;
+        }
+        if let Some(hits) = survives {
+            victim.kept += 1;
+            survivors.push(Survivor { segment, flat, found, hits, must });
+        }
+    }
+    if unasked {
+        let hits = victim.blocks.iter().filter_map(|(flat, _)| index.get(*flat)).map(|found| found.hits);
+        lane.neighbours.look_back(lane.log.slots(), lane.log.segment(segment).last_seq, hits);
+    }
+    victim.chosen = true;
+    survivors
+}
+
+/// A block was to be copied forward, and leaves for want of room.
+pub(super) fn leaves_after_all(lane: &mut Lane, segment: u32, flat: Flat, cx: &mut Cx<'_>) {
+    let origin = cx.facts.origin_of(flat);
+    let may = Spare::new(cx).has(origin);
+    if let Some(victim) = lane.reclaim.victims.get_mut(&segment).filter(|_| cx.facts.origins[origin].min_blocks > 0) {
+        leaves(&mut victim.leaving, origin, may, cx);
+    }
+}
+
+/// Notes that a block of that origin leaves with a victim, and whether it may.
+fn leaves(leaving: &mut Vec<(usize, u64)>, origin: usize, may: bool, cx: &mut Cx<'_>) {
+    let delta = &mut cx.delta.origins[origin];
+    delta.leaving.add(1);
+    delta.below_min.add(u64::from(!may));
+    match leaving.last_mut().filter(|last| last.0 == origin) {
+        Some(last) => last.1 += 1,
+        None => leaving.push((origin, 1)),
+    }
+}
