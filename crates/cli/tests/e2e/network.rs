@@ -145,6 +145,37 @@ fn a_flush_tells_once_what_a_killed_server_forgot() {
     volume.stop();
 }
 
+/// Where destage is ordered, `status` tells for how long an origin that is away has lacked what a
+/// FLUSH covered. What it lacks is sent when it is back.
+#[test]
+fn an_origin_that_is_away_gets_the_eras_later() {
+    if skip_without(&["nbdkit"]) {
+        return;
+    }
+    let (mut volume, server) = served("writeback", &["--destage", "ordered"]);
+    let mut client = volume.connect();
+    client.write_at(0, &[1; 4096], true).expect("the cache takes it");
+    wait_for(&volume, |it| it["blocks_dirty"] == 0);
+    server.kill9();
+    wait_for(&volume, |it| it["origin_state"] == "away");
+    for nth in 2..=5 {
+        client.write_at(0, &[nth; 4096], false).expect("the cache takes it");
+        client.flush().expect("the cache device is well");
+    }
+    wait_for(&volume, |it| it["oldest_unsent_flush_s"].as_f64().is_some_and(|age| age >= 1.0));
+    let away = &volume.status()["volumes"][0];
+    assert_eq!((away["origin_state"].as_str(), away["destage"].as_str()), (Some("away"), Some("ordered")));
+    assert_eq!(fs::read(&server.image).expect("it is there")[..4096], [1; 4096], "what it had flushed");
+    server.start(&[]);
+    wait_for(&volume, |it| it["origin_state"] == "up" && it["blocks_dirty"] == 0);
+    // What was flushed is on the image, whatever becomes of the server.
+    server.kill9();
+    assert_eq!(fs::read(&server.image).expect("it is there")[..4096], [5; 4096]);
+    server.start(&[]);
+    wait_for(&volume, |it| it["origin_state"] == "up");
+    volume.stop();
+}
+
 #[test]
 fn a_server_that_comes_back_with_other_content_is_not_used() {
     if skip_without(&["nbdkit"]) {
