@@ -189,7 +189,7 @@ impl Lane {
         }
     }
 
-    /// Gives a piece back to the coordinator that was to go past a congested log, and can't.
+    /// Gives a piece back to the coordinator that was to go past the log, and can't.
     pub(crate) fn give_back(&mut self, piece: usize, cx: &mut Cx<'_>) {
         self.unlock(piece);
         cx.delta.tell(Up::PastCongestion(Box::new(self.pieces.remove(piece))));

@@ -223,6 +223,46 @@ fn another_flashfront_is_killed_under_load() {
     assert_held(&below.origin, &records);
 }
 
+/// A long stream goes past the cache. While its server is away it goes into the cache, and its
+/// client sees no error.
+#[test]
+fn a_stream_sees_no_error_while_its_server_is_away() {
+    if skip_without(&["nbdkit"]) {
+        return;
+    }
+    let (mut volume, mut server, image) = serve(|socket, image| nbdkit(socket, image, &[], &[]));
+    must(volume.format().args(["--mode", "writeback"]));
+    volume.options = vec!["--device-timeout", "1s", "--sequential-bypass", "256KiB"];
+    volume.start();
+    let data = Random::new(6).bytes(24 * MIB as usize);
+    let mut client = volume.connect();
+    let mut chunks = (0..).step_by(65536).zip(data.chunks(65536));
+    let mut write = |count: usize, client: &mut Client| {
+        for (at, chunk) in chunks.by_ref().take(count) {
+            client.write_at(at, chunk, false).expect("no client sees that the server dies");
+        }
+    };
+    write(128, &mut client);
+    assert!(volume.status()["bypassed_sequential"].as_u64() > Some(100), "{}", volume.status());
+    // What no flush has covered would be doubtful, and the next FLUSH told so.
+    client.flush().expect("the server is well");
+    server.kill9();
+    // The next one is on its way to the server, and waits for the timeout. The others don't.
+    write(100, &mut client);
+    let away = volume.status();
+    assert_eq!(away["volumes"][0]["origin_state"], "away", "{away}");
+    assert!(away["blocks_dirty"].as_u64() >= Some(1600), "all of it is in the cache: {away}");
+    server.start();
+    wait_for(&volume, |it| it["origin_state"] == "up" && it["origin_hang"].is_null());
+    write(usize::MAX, &mut client);
+    client.flush().expect("nothing was lost");
+    volume.drain();
+    assert!(fs::read(&image).expect("the file is ours")[..data.len()] == data);
+    volume.stop();
+    told::assert_log_is_told(&volume.stderr());
+    volume.assert_sound();
+}
+
 /// An origin whose server refuses writes: clients don't notice, dirty data stays, and the log sends
 /// nobody to this machine's disks.
 #[test]

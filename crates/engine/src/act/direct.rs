@@ -29,7 +29,7 @@ use crate::look::Look;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::flying::LaneIo;
 use crate::organ::index::Flat;
-use crate::organ::piece::{Piece, PieceKind};
+use crate::organ::piece::{Instead, Piece, PieceKind};
 use crate::organ::up::Up;
 use crate::organ::waiter::{Wait, Waiter};
 
@@ -37,7 +37,8 @@ use crate::organ::waiter::{Wait, Waiter};
 pub(crate) fn start_direct(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) {
     let it = &lane.pieces[piece];
     let behind = cx.delta.origins[cx.facts.origin_of(it.first)].cuts.is_behind();
-    if it.congested && (behind || !still_congested(lane, it, cx) || knows(lane, it.first, it.end())) {
+    if it.instead == Instead::IfBetter && (behind || !still_congested(lane, it, cx) || knows(lane, it.first, it.end()))
+    {
         // Earlier writes have changed the state since this one was accepted. The origin has enough
         // to do now, or this write would have to wait for their destage.
         lane.give_back(piece, cx);
@@ -203,8 +204,13 @@ pub(crate) fn direct_done(
     if !kind.is_range() {
         cx.delta.origins[origin].gauge.writes.ended(result.is_ok(), cx.now);
     }
+    let into_log = match lane.pieces[piece].instead {
+        Instead::Never => false,
+        Instead::IfAway => doubtful || result == Err(DeviceError::TimedOut),
+        Instead::IfBetter => result.is_err(),
+    };
     // Even a failed write may have changed something.
-    if result.is_err() && lane.pieces[piece].congested {
+    if into_log {
         cx.delta.origins[origin].flush.changed();
     } else {
         cx.delta.origins[origin].flush.written();
@@ -213,7 +219,7 @@ pub(crate) fn direct_done(
     if let Err(error) = result
         && !(kind == PieceKind::Discard && error == DeviceError::Unsupported)
     {
-        if lane.pieces[piece].congested {
+        if into_log {
             lane.give_back(piece, cx);
         } else {
             lane.fail(piece, error.into(), cx);

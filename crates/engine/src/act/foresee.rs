@@ -9,6 +9,7 @@
 
 use crate::act::request::always_durable;
 use crate::act::request::check_request;
+use crate::act::request::may_go_past;
 use crate::act::request::none_cached;
 use crate::act::request::writes_congested;
 use crate::coordinator::Coordinator;
@@ -20,6 +21,7 @@ use crate::fact::types::{BLOCK_SECTORS, Mode, SECTOR_BYTES, Time};
 use crate::lanes::Lanes;
 use crate::organ::active::Range;
 use crate::organ::index::Flat;
+use crate::organ::piece::Instead;
 
 impl Engine {
     /// Whether a request would be answered without an answer of an origin. Ask after
@@ -38,7 +40,7 @@ fn ends_by_itself(coordinator: &Coordinator, request: &Request, lanes: &Lanes, c
     let Some((origin, None)) = check_request(coordinator, request, cx) else { return true };
     let cut = if let RequestOp::WriteBytes { head, tail } = request.op { (head, tail) } else { (0, 0) };
     let (lba, sectors, buf) = (request.lba.0, request.sectors, request.buf);
-    let range = Range { origin, lba, sectors, buf, cut, congested: false, warm: None };
+    let range = Range { origin, lba, sectors, buf, cut, instead: Instead::Never, warm: None };
     match request.op {
         RequestOp::Read | RequestOp::Prefetch => is_hit(coordinator, range, lanes, cx),
         RequestOp::Write | RequestOp::WriteBytes { .. } => is_absorbed(coordinator, range, request.fua, lanes, cx),
@@ -70,7 +72,10 @@ fn is_absorbed(coordinator: &Coordinator, range: Range, fua: bool, lanes: &Lanes
     let cutoff = cx.facts.options.sequential_bypass_bytes;
     let sequential = cutoff > 0 && coordinator.sequences[range.origin].length_with(range.lba, range.sectors) > cutoff;
     let congested = || !fua && !always_durable(range, cx) && writes_congested(coordinator, range, lanes, cx);
-    if (sequential || congested()) && none_cached(coordinator, range, lanes, cx) {
+    if (sequential || congested())
+        && may_go_past(coordinator, range.origin, cx)
+        && none_cached(coordinator, range, lanes, cx)
+    {
         return false;
     }
     let (first, end) = flats_of(range, cx);

@@ -17,7 +17,8 @@ use crate::organ::down::Down;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::index::Flat;
 use crate::organ::origin::{Origin, Stage};
-use crate::organ::piece::{PIECE_BLOCKS_MAX, Piece, PieceKind};
+use crate::organ::piece::{Instead, PIECE_BLOCKS_MAX, Piece, PieceKind};
+use crate::organ::room::Outlook as _;
 use crate::organ::zeroes::Zeroed;
 use crate::policy::Hold;
 use crate::shadow::{Access, Live};
@@ -84,7 +85,7 @@ pub(crate) fn accept(coordinator: &mut Coordinator, arrived: Request, lanes: &mu
     }
     let cut = if let RequestOp::WriteBytes { head, tail } = arrived.op { (head, tail) } else { (0, 0) };
     let (lba, sectors, buf) = (arrived.lba.0, arrived.sectors, arrived.buf);
-    let range = Range { origin, lba, sectors, buf, cut, congested: false, warm: None };
+    let range = Range { origin, lba, sectors, buf, cut, instead: Instead::Never, warm: None };
     match arrived.op {
         RequestOp::Flush => flush(coordinator, request, origin, lanes, cx),
         RequestOp::Read => read(coordinator, request, range, lanes, cx),
@@ -167,8 +168,7 @@ pub(crate) fn write(
     let cached = writes_are_cached(range, cx);
     let durable = fua || always_durable(range, cx);
     let congested = cached && !durable && writes_congested(coordinator, range, lanes, cx);
-    // Where destage is ordered, and behind, the log is the shorter way.
-    let past = (sequential || congested) && !cx.delta.origins[range.origin].cuts.is_behind();
+    let past = (sequential || congested) && may_go_past(coordinator, range.origin, cx);
     if cached && !(past && none_cached(coordinator, range, lanes, cx)) {
         split(coordinator, request, range, PieceKind::Write, durable, false, lanes, cx);
     } else {
@@ -177,9 +177,21 @@ pub(crate) fn write(
         if congested && !sequential {
             counters.bypassed_congested_blocks += blocks_of(range).count() as u64;
         }
-        let range = Range { congested: congested && cached, ..range };
+        let instead = match (cached, congested) {
+            (false, _) => Instead::Never,
+            (true, false) => Instead::IfAway,
+            (true, true) => Instead::IfBetter,
+        };
+        let range = Range { instead, ..range };
         split(coordinator, request, range, PieceKind::Direct, durable, sequential || congested, lanes, cx);
     }
+}
+
+/// Whether a write may go past the cache to this origin. Where destage is ordered, and behind, the
+/// log is the shorter way. An origin that is away answers nothing, and the log does.
+pub(crate) fn may_go_past(coordinator: &Coordinator, origin: usize, cx: &Cx<'_>) -> bool {
+    let it = &cx.delta.origins[origin];
+    !it.cuts.is_behind() && !it.gauge.is_silent(cx.now) && !coordinator.destager.is_away(origin, cx)
 }
 
 /// Whether the log takes no more at this moment, and the origin would take this write sooner.
@@ -267,7 +279,7 @@ pub(crate) fn split(
             completed: false,
             durable,
             bypass,
-            congested: range.congested,
+            instead: range.instead,
             warm: range.warm,
             lock: None,
             pending: 0,
@@ -292,11 +304,11 @@ pub(crate) fn split(
     }
 }
 
-/// A write that was to go past the log while that is slow goes the way of any other. What it
-/// was completed with may be old by now: it is completed once more.
+/// A write that was to go past the log goes the way of any other. What it was completed with may be
+/// old by now: it is completed once more.
 pub(crate) fn past_congestion(coordinator: &mut Coordinator, taken: Piece, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let origin = cx.facts.origin_of(taken.first);
-    let again = Piece { completed: false, congested: false, ..taken };
+    let again = Piece { completed: false, instead: Instead::Never, ..taken };
     // Since it was accepted the mode may have been switched, or the cache have failed.
     if cx.facts.origins[origin].mode == Mode::Writeback && !cx.facts.draining && !cx.cache_failed() {
         coordinator.throttle.submit(origin, Piece { kind: PieceKind::Write, bypass: false, ..again });

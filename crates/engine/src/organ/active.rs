@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use crate::fact::io::{AnswerKind, Request, RequestError, RequestId};
 use crate::fact::memory::Buf;
 use crate::fact::types::Time;
-use crate::organ::piece::Warm;
+use crate::organ::piece::{Instead, Warm};
 use crate::organ::zeroes::Used;
 
 /// A request in flight.
@@ -80,8 +80,8 @@ pub(crate) struct Range {
     pub(crate) buf: Option<Buf>,
     /// Bytes of its first and of its last sector that are not part of it.
     pub(crate) cut: (u16, u16),
-    /// The range goes past the cache only because the log takes no more.
-    pub(crate) congested: bool,
+    /// Whether a direct write may go into the log instead.
+    pub(crate) instead: Instead,
     /// What is missing of it is brought into the cache, for nobody.
     pub(crate) warm: Option<Warm>,
 }

@@ -33,6 +33,9 @@ const REFUSED_NS: u64 = 600_000_000_000;
 /// An origin whose flush takes longer has writes only from destage: a FLUSH of a client after a
 /// direct write waits for it.
 const FLUSH_CHEAP_NS: u64 = 5_000_000;
+/// An origin is away that answers nothing of what it was asked for so long. So is one that ends
+/// neither a run of destage nor a flush. That is ten times what a whole batch is meant to take.
+pub(crate) const AWAY_NS: u64 = 3_000_000_000;
 /// An origin that takes longer to get to what is read is worth reading more from, all that it does
 /// at once considered. 64 KiB take 0.4 ms of a disk's 8. Carrying counts for itself. So an origin
 /// that is only narrow (125 MB/s: 0.5 ms for 64 KiB) isn't taken for such a one.
@@ -298,6 +301,11 @@ impl OriginGauge {
     /// For how long it has answered nothing of what it was asked.
     fn silent_ns(&self, now: Time) -> u64 {
         self.reads.silent_ns(now).max(self.merges.silent_ns(now)).max(self.writes.writes.silent_ns(now))
+    }
+
+    /// Whether it is away, as far as its silence tells: a queue of a disk ends sooner.
+    pub(crate) fn is_silent(&self, now: Time) -> bool {
+        self.silent_ns(now) >= AWAY_NS
     }
 
     /// Whether a read that begins now will be answered well before that. An origin that answers

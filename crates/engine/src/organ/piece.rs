@@ -59,6 +59,17 @@ pub(crate) enum Warm {
     Replacing,
 }
 
+/// When a direct write goes into the log instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Instead {
+    /// The origin has to have it.
+    Never,
+    /// A long stream passes the cache by, unless its origin is away.
+    IfAway,
+    /// The log took no more: as soon as it does, or if the origin refuses the write.
+    IfBetter,
+}
+
 /// The part of a request that falls into one stripe, in whole blocks.
 ///
 /// It is moved some times, which costs the more the longer it is: a twentieth of a hit when it had
@@ -80,9 +91,8 @@ pub(crate) struct Piece {
     pub(crate) durable: bool,
     /// What is read or written is not put into the cache.
     pub(crate) bypass: bool,
-    /// A direct write only because the log takes no more: if the origin refuses it, it waits for
-    /// the log.
-    pub(crate) congested: bool,
+    /// Whether a direct write may go into the log instead.
+    pub(crate) instead: Instead,
     /// A read that brings what is missing into the cache, for nobody.
     pub(crate) warm: Option<Warm>,
     pub(crate) lock: Option<LockId>,

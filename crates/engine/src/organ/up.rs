@@ -20,8 +20,8 @@ pub(crate) enum Up {
     /// A part of a request is on its origin, which had failed so many flushes by then. No flush has
     /// covered that part.
     OnOrigin { request: usize, failed_flushes: u32 },
-    /// A direct write was to go past a congested log, and can't: its range is in the log, or the
-    /// origin refused it.
+    /// A direct write was to go past the log, and can't: its range is in the log, or the origin
+    /// refused it, or is away.
     PastCongestion(Box<Piece>),
     /// A grant for a run of destage is used, or could not be used.
     GrantUsed(Used),

@@ -118,6 +118,65 @@ fn what_the_origin_reads_while_the_cache_is_given_up_is_not_lost() {
     client.leave();
 }
 
+/// A long stream goes past the cache. What of it was on its way when its origin hung goes into the
+/// log, and so does all that follows. Clients see no error, and nothing old comes back.
+#[test]
+fn a_stream_goes_into_the_cache_while_its_origin_hangs() {
+    for (destage, seed) in
+        [Destage::Free, Destage::Ordered].into_iter().flat_map(|it| (0..20).map(move |seed| (it, seed)))
+    {
+        let mut spec = WorldSpec { seed, ..spec(Mode::Writeback) };
+        spec.options.sequential_bypass_bytes = 256 << 10;
+        spec.options.destage = destage;
+        let mut client = Client::fresh(spec);
+        let direct = |client: &Client| client.world.engine().status().counters.writes_direct_blocks;
+        for nth in 0..16 {
+            client.write(0, nth * 64, 64, false);
+            client.finish();
+        }
+        let before = direct(&client);
+        assert!(before > 0, "the test needs a stream that goes past the cache");
+        client.world.origins[0].faults.order(hang(75, None));
+        // The one that is asked is given up; meanwhile another one comes.
+        let began = client.world.now;
+        client.write(0, 16 * 64, 64, seed % 2 == 0);
+        client.world.pass(5 * SECOND);
+        let on_its_way = direct(&client);
+        assert!(on_its_way > before, "it is on its way to the origin");
+        client.write(0, 17 * 64, 64, seed % 3 == 0);
+        client.world.pass(SECOND);
+        assert_eq!(direct(&client), on_its_way, "the origin is known to be away");
+        client.finish();
+        assert_eq!(client.world.now.since_ns(began) / SECOND, 30, "when it is given up, the log has it");
+        for nth in 18..24 {
+            client.write(0, nth * 64, 64, false);
+            client.finish();
+        }
+        assert_eq!(client.world.now.since_ns(began) / SECOND, 30, "nobody waits any more");
+        // Some of it anew, on top of what may land late.
+        client.write(0, 16 * 64 + 8 * (seed % 8), 8, false);
+        client.finish();
+        assert_eq!(client.take_failed(), []);
+        if seed % 4 == 0 {
+            client.crash(seed, Fate::Mixed, Fate::Mixed);
+            client.open();
+        }
+        client.world.origins[0].faults.heal();
+        // After a crash the next opening has asked it, too.
+        client.world.pass(200 * SECOND);
+        assert!(client.world.hung().is_empty(), "it answers");
+        let before = direct(&client);
+        for nth in 24..48 {
+            client.write(0, nth * 64, 64, false);
+            client.finish();
+        }
+        assert!(direct(&client) > before, "seed {seed}, {destage:?}: streams go past the cache again");
+        client.read_all();
+        assert_eq!(client.take_failed(), []);
+        client.leave();
+    }
+}
+
 #[test]
 fn a_flush_of_an_origin_that_hangs_fails_in_time() {
     let mut client = Client::fresh(spec(Mode::Writethrough));

@@ -14,6 +14,7 @@ use crate::delta::Delta;
 use crate::fact::types::{Destage, Mode, Time};
 use crate::lanes::Lanes;
 use crate::look::Look;
+use crate::organ::congestion::AWAY_NS;
 use crate::organ::grant::Used;
 use crate::organ::origin::{OriginDelta, Stage};
 use crate::organ::places;
@@ -34,9 +35,6 @@ const BATCH_RUNS_MAX: u64 = 4096;
 /// Blocks of a batch, at most: 32 MiB, a fifth of a second of a disk's sequential writes. That
 /// bounds what one flush makes clean, and so what waits to be recorded as clean.
 const BATCH_BLOCKS_MAX: u64 = 8192;
-/// How long an origin may end neither a run nor a flush. After that the origin answers nothing at
-/// the moment: this is ten times what a whole batch is meant to take.
-const AWAY_NS: u64 = 3_000_000_000;
 
 /// Destage of all origins. Each has its own batches: one that is slow, or answers nothing for
 /// minutes, stops no other.
