@@ -44,7 +44,7 @@ const CLIPPY: Step = Step {
 /// The release binary is built in the second track, while the first runs tests that wait for
 /// devices. The end-to-end tests follow it there: they wait for daemons and clients, beside the
 /// sweep and torture, which need processors alone.
-pub(super) const STEPS: [Step; 15] = [
+pub(super) const STEPS: [Step; 16] = [
     FORMAT,
     TIDY,
     Step { name: "no-std", track: Track::Alone, cargo: &["x", "no-std"] },
@@ -59,6 +59,11 @@ pub(super) const STEPS: [Step; 15] = [
         cargo: &["x", "torture", "--objects", "--seconds", "5"],
     },
     Step { name: "planted bugs are caught", track: Track::First, cargo: &["x", "torture", "--canaries"] },
+    Step {
+        name: "planted bugs of object stores are caught",
+        track: Track::First,
+        cargo: &["x", "torture", "--canaries", "--objects"],
+    },
     Step { name: "fuzz", track: Track::First, cargo: &["x", "fuzz", "--seconds", "12", "--unguided"] },
     Step {
         name: "release build",
