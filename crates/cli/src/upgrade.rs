@@ -18,9 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Let a new program take a running daemon's place; clients wait for a moment, and stay connected.
 ///
 /// The new program is started with the daemon's arguments. It first says whether it can go on with
-/// what there is; a refusal changes nothing. Clients of NBD are handed over with their connections.
-/// Virtual machines (vhost-user-blk) and clients inside TLS connect again, with --disconnect. What
-/// can't be handed over is said, and then nothing is changed: FUSE, ublk, and --threads.
+/// what there is; a refusal changes nothing. Clients of NBD are handed over with their connections,
+/// and mounts of FUSE with the files that are open. Virtual machines (vhost-user-blk) and clients
+/// inside TLS connect again, with --disconnect. What can't be handed over is said, and then nothing
+/// is changed: ublk and --threads.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

@@ -49,7 +49,7 @@ impl Shown {
     }
 
     #[track_caller]
-    fn of(volume: Volume, mode: &str) -> Self {
+    pub(crate) fn of(volume: Volume, mode: &str) -> Self {
         must(volume.format().args(["--mode", mode]));
         let folder = volume.place.socket("disk");
         std::fs::create_dir(&folder).expect("a folder can be made");
@@ -94,8 +94,13 @@ impl Shown {
         self.daemon.as_ref().expect("it is served").signal(signal);
     }
 
-    fn kill9(&mut self) {
+    pub(crate) fn kill9(&mut self) {
         self.daemon.take().expect("it is served").kill9();
+    }
+
+    /// Waits for a daemon that ends by itself.
+    pub(crate) fn ended(&mut self) {
+        self.daemon.take().expect("it is served").ended();
     }
 }
 

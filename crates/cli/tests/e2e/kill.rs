@@ -4,6 +4,7 @@
 //! A crash of the process is not one of the machine: what the kernel has taken survives. Power
 //! cuts are the simulation's business; here the real binary must come back by itself each time.
 
+use std::fmt::Display;
 use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use flashfront_serve::frontend::nbd::{Client, ClientError};
 
 use crate::harness::{MIB, Random, Volume, must, skip_without, tool};
 use crate::stamps::{Record, SECTOR};
-use crate::writers::{Answered, lock, write_until_over};
+use crate::writers::{Answered, Disk, lock, write_until_over};
 
 const KILLS: u64 = 36;
 const WRITERS: u64 = 3;
@@ -157,15 +158,22 @@ fn write_until_killed(volume: &mut Volume, records: &[Mutex<Record>], moment: Mo
 /// All that was durable must be there, and nothing that never was written. It is made durable, so
 /// that it must be there from now on.
 pub(crate) fn verify_after_crash(volume: &Volume, record: &mut Record, when: &str) {
-    let mut client = volume.connect();
+    verify_disk(&mut volume.connect(), record, when, || volume.stderr());
+}
+
+/// Does that with any disk. `log` is what the daemon has said.
+pub(crate) fn verify_disk<D: Disk>(disk: &mut D, record: &mut Record, when: &str, log: impl Fn() -> String)
+where
+    D::Error: Display,
+{
     let mut bytes = vec![0; record.sectors() as usize * SECTOR];
     for (nth, piece) in bytes.chunks_mut(MIB as usize).enumerate() {
         let offset = record.first() * SECTOR as u64 + nth as u64 * MIB;
-        client.read_at(offset, piece).unwrap_or_else(|error| panic!("{when}: {error}\n{}", volume.stderr()));
+        disk.read_at(offset, piece).unwrap_or_else(|error| panic!("{when}: {error}\n{}", log()));
     }
     let wrong = record.wrong_after_crash(record.first(), &bytes);
-    assert!(wrong.is_none(), "{when}: {}\n{}", wrong.unwrap_or_default(), volume.stderr());
-    client.flush().unwrap_or_else(|error| panic!("{when}: {error}"));
+    assert!(wrong.is_none(), "{when}: {}\n{}", wrong.unwrap_or_default(), log());
+    disk.flush().unwrap_or_else(|error| panic!("{when}: {error}"));
     record.adopt(record.first(), &bytes);
 }
 

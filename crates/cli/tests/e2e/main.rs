@@ -31,6 +31,7 @@ mod fio;
 mod fleet;
 mod format_discard;
 mod fuse;
+mod fuse_upgrade;
 mod hang;
 mod harness;
 mod holes;

@@ -16,42 +16,41 @@ use flashfront_serve::frontend::nbd::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::fuse::skip_without_fuse;
 use crate::harness::{Daemon, MIB, Random, Volume, flashfront, must, output, show, skip_without, tool};
 use crate::kill::verify_after_crash;
 use crate::stamps::{Record, SECTOR};
 use crate::tls::pki;
 use crate::writers::{Answered, lock, write_until_over};
 
-const WRITERS: u64 = 3;
+pub(crate) const WRITERS: u64 = 3;
 /// Each writer's part of the disk. All parts together are more than the cache holds.
 const PART_SECTORS: u64 = 16 * MIB / SECTOR as u64;
-const CACHE_MIB: u64 = 32;
-const ORIGIN_MIB: u64 = 64;
+pub(crate) const CACHE_MIB: u64 = 32;
+pub(crate) const ORIGIN_MIB: u64 = 64;
 /// Requests between two upgrades.
 const BETWEEN: u64 = 300;
 
-fn records(seed: u64) -> Vec<Mutex<Record>> {
+pub(crate) fn records(seed: u64) -> Vec<Mutex<Record>> {
     (0..WRITERS).map(|nth| Mutex::new(Record::new(seed, nth * PART_SECTORS, PART_SECTORS))).collect()
 }
 
 /// Upgrades, which must succeed; what it says.
 #[track_caller]
-fn upgraded(volume: &Volume) -> Value {
+pub(crate) fn upgraded(volume: &Volume) -> Value {
     let text = must(volume.ask("upgrade").arg("--json"));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("upgrade says no JSON, {error}: {text}"))
 }
 
 /// Upgrades to a program that can't take over; the message.
 #[track_caller]
-fn refused(volume: &Volume, program: &Path) -> String {
+pub(crate) fn refused(volume: &Volume, program: &Path) -> String {
     let output = output(volume.ask("upgrade").arg("--program").arg(program));
     assert_eq!(output.status.code(), Some(1), "{}", show(&output));
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// A program: a script that may start the real one, as `$FLASHFRONT`.
-fn script(volume: &Volume, name: &str, text: &str) -> PathBuf {
+pub(crate) fn script(volume: &Volume, name: &str, text: &str) -> PathBuf {
     let path = volume.place.file(name);
     let real = flashfront().get_program().to_owned();
     fs::write(&path, format!("#!/bin/bash\nFLASHFRONT={real:?}\n{text}\n")).expect("a file can be written here");
@@ -241,25 +240,17 @@ fn clients_inside_tls_are_cut_off_only_if_that_is_said() {
 fn what_can_not_be_handed_over_is_said_and_nothing_is_changed() {
     let mut volume = Volume::new(32, 64);
     must(&mut volume.format());
-    let says = |volume: &mut Volume, options: &[&'static str], words: &str| {
-        volume.options = options.to_vec();
-        volume.threads = if options.is_empty() { 2 } else { 1 };
-        volume.start_several();
-        let mut client = volume.connect();
-        client.write_at(0, &[7; 4096], true).expect("the volume can be written");
-        let program = flashfront().get_program().to_owned();
-        let said = refused(volume, Path::new(&program));
-        assert!(said.contains(words) && said.contains("nothing was changed"), "{said}");
-        client.read_at(0, &mut [0; 4096]).expect("nobody was disconnected");
-        volume.stop();
-    };
-    says(&mut volume, &[], "with --threads clients are served by threads of their own");
-    if !skip_without_fuse() {
-        let folder = volume.place.file("files");
-        fs::create_dir(&folder).expect("the folder is ours");
-        let files: &'static str = Box::leak(format!("--fuse={}", folder.display()).into_boxed_str());
-        says(&mut volume, &[files], "its clients can't be handed over");
-    }
+    volume.threads = 2;
+    volume.start();
+    let mut client = volume.connect();
+    client.write_at(0, &[7; 4096], true).expect("the volume can be written");
+    let program = flashfront().get_program().to_owned();
+    let said = refused(&volume, Path::new(&program));
+    let threads = "with --threads clients are served by threads of their own";
+    assert!(said.contains(threads) && said.contains("nothing was changed"), "{said}");
+    client.read_at(0, &mut [0; 4096]).expect("nobody was disconnected");
+    drop(client);
+    volume.stop();
 
     // A file that names other places would lose the clients of these.
     let file = volume.place.file("flashfront.toml");

@@ -2,6 +2,9 @@
 //! Clients that write, read back and flush at random, each its own part of a disk, and record what
 //! was acknowledged.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -11,15 +14,55 @@ use flashfront_serve::frontend::nbd::{Client, ClientError};
 use crate::harness::Random;
 use crate::stamps::{Record, SECTOR};
 
+/// A disk, as a client has it.
+pub(crate) trait Disk {
+    type Error;
+    fn read_at(&mut self, at: u64, bytes: &mut [u8]) -> Result<(), Self::Error>;
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), Self::Error>;
+    fn flush(&mut self) -> Result<(), Self::Error>;
+}
+
+impl Disk for Client {
+    type Error = ClientError;
+
+    fn read_at(&mut self, at: u64, bytes: &mut [u8]) -> Result<(), ClientError> {
+        Client::read_at(self, at, bytes)
+    }
+
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), ClientError> {
+        Client::write_at(self, at, bytes, false)
+    }
+
+    fn flush(&mut self) -> Result<(), ClientError> {
+        Client::flush(self)
+    }
+}
+
+impl Disk for File {
+    type Error = io::Error;
+
+    fn read_at(&mut self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.read_exact_at(bytes, at)
+    }
+
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_at(bytes, at)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
 /// Writes, reads back, and flushes, until it is over or the daemon is gone. The writer `nth` has
 /// the part of the disk that its record is of.
-pub(crate) fn write_until_over(
-    client: &mut Client,
+pub(crate) fn write_until_over<D: Disk>(
+    client: &mut D,
     records: &[Mutex<Record>],
     nth: usize,
     random: &mut Random,
     answered: &Answered,
-) -> Result<(), ClientError> {
+) -> Result<(), D::Error> {
     let (first, sectors) = {
         let record = lock(&records[nth]);
         (record.first(), record.sectors())
@@ -46,7 +89,7 @@ pub(crate) fn write_until_over(
             }
             _ => {
                 let payload = lock(&records[nth]).issue(sector, count);
-                client.write_at(sector * SECTOR as u64, &payload, false)?;
+                client.write_at(sector * SECTOR as u64, &payload)?;
                 lock(&records[nth]).acknowledge(sector, count);
             }
         }

@@ -305,7 +305,7 @@ pub(super) fn listen(
                     listening.place(Box::new(server), exports);
                 }
             }
-            Listener::Fuse(folder) => listening.place_here(fuse(folder, exports)?, exports),
+            Listener::Fuse(folder) => listening.place_here(fuse(folder, exports, parcel)?, exports),
             Listener::Ublk(first) => {
                 for (export, volume) in exports.iter().zip(&config.volumes) {
                     listening.place_here(ublk(config, *first, volume, export)?, exports);
@@ -351,12 +351,15 @@ fn is_durable(config: &Config) -> bool {
 }
 
 #[cfg(feature = "fuse")]
-fn fuse(folder: &Path, exports: &[Export]) -> Result<Box<dyn Frontend>, ServeError> {
-    Ok(Box::new(Fuse::mount(folder, exports)?))
+fn fuse(folder: &Path, exports: &[Export], parcel: Option<&Parcel>) -> Result<Box<dyn Frontend>, ServeError> {
+    Ok(Box::new(match parcel {
+        Some(parcel) => Fuse::take_over(folder, exports, parcel)?,
+        None => Fuse::mount(folder, exports)?,
+    }))
 }
 
 #[cfg(not(feature = "fuse"))]
-fn fuse(_folder: &Path, _exports: &[Export]) -> Result<Box<dyn Frontend>, ServeError> {
+fn fuse(_folder: &Path, _exports: &[Export], _parcel: Option<&Parcel>) -> Result<Box<dyn Frontend>, ServeError> {
     Err(ServeError::NotBuilt { what: "--fuse", feature: "fuse" })
 }
 

@@ -48,6 +48,12 @@ impl Visit {
         self.guest.is_some()
     }
 
+    /// The client, as far as it is known.
+    #[cfg(feature = "fuse")]
+    pub(in crate::frontend) fn who(&self) -> &str {
+        &self.who
+    }
+
     /// Counts bytes from the client.
     pub(in crate::frontend) const fn receive(&mut self, bytes: u64) {
         self.received += bytes;

@@ -47,6 +47,9 @@ pub(crate) struct State {
     /// The listening sockets of vhost-user-blk by their paths. Clients connect again by themselves.
     #[serde(default)]
     pub(crate) vhost_user_blk: Vec<(PathBuf, Descriptor)>,
+    /// The mounts of FUSE with the files that are open, each as its front-end has written it.
+    #[serde(default)]
+    pub(crate) fuse: Vec<serde_json::Value>,
     /// How many clients there are.
     pub(crate) clients: u64,
 }

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fuser::BackgroundSession;
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::SOURCE;
+use super::session::Session;
 use crate::mounts::unescape;
 
 /// How long a live mount of ours may still be there: a killed daemon's ends a moment after the
@@ -61,6 +61,14 @@ pub enum PlaceError {
         folder = folder.display()
     )]
     Mount {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Another program's mount can't be gone on with.
+    #[error("{folder}: can't go on with the mount of the daemon before this one: {error}", folder = folder.display())]
+    TakeOver {
         /// The folder.
         folder: PathBuf,
         /// Why.
@@ -113,22 +121,23 @@ pub(super) fn prepare(folder: &Path) -> Result<PathBuf, PlaceError> {
 }
 
 /// Ends a session of ours.
-pub(super) fn take_away(folder: &Path, session: BackgroundSession) -> io::Result<()> {
+pub(super) fn take_away(folder: &Path, session: Session) -> io::Result<()> {
     // By force: queued requests fail instead of waiting for a dead daemon. Lazily: an open file is
     // no reason to leave a dead folder behind. Only a folder that still is ours: another mount may
     // lie over it.
     if mounted_at(folder)?.as_deref() != Some(SOURCE) {
         // Dropped, it would unmount what is there.
-        std::mem::forget(session);
+        session.leave();
         return Ok(());
     }
     match unmount(folder, UnmountFlags::FORCE | UnmountFlags::DETACH) {
-        // Not root: fuser asks fusermount3, and the kernel ends the rest when our descriptor is
-        // closed.
-        Err(Errno::PERM) => drop(session),
-        other => other?,
+        // Not root: fuser asks fusermount3 for a mount of its own.
+        Err(Errno::PERM) => {
+            drop(session);
+            if mounted_at(folder)?.as_deref() == Some(SOURCE) { detach(folder) } else { Ok(()) }
+        }
+        other => Ok(other?),
     }
-    Ok(())
 }
 
 /// Takes a dead mount away.
@@ -150,7 +159,7 @@ fn is_dead(error: &io::Error) -> bool {
 
 /// Resolves links, as the table of mounts does. The folder itself may be dead, so its parent is
 /// asked.
-fn whole_path(folder: &Path) -> io::Result<PathBuf> {
+pub(super) fn whole_path(folder: &Path) -> io::Result<PathBuf> {
     match folder.canonicalize() {
         Err(error) if is_dead(&error) => {
             let absolute = std::path::absolute(folder)?;

@@ -26,8 +26,8 @@ use rustix::fs::{FallocateFlags, OFlags};
 use super::super::inlet::{Feed, Want};
 use super::super::visit::{self, Visit};
 use super::super::{Export, export_of};
-use super::Shared;
 use super::ask::{FuseAsk, Reply};
+use super::{Opened, Shared, place_of};
 
 /// How long the kernel may keep what it knows of a file: until it is told that the file has grown.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
@@ -203,6 +203,8 @@ impl Filesystem for Volumes {
         let blocks = volumes.iter().map(|export| export.size_bytes / 4096).sum();
         // The block size is what the loop driver says is the granularity of discards.
         reply.statfs(blocks, 0, 0, volumes.len() as u64, 0, 4096, 255, 4096);
+        // Whoever holds the clients asks this last.
+        self.shared.rest.pass(|| self.feed.ring());
     }
 
     fn open(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -210,13 +212,12 @@ impl Filesystem for Volumes {
             return reply.error(Errno::ENOENT);
         };
         let who = visit::process(req.uid(), req.pid());
-        let mut visit = Visit::begin(format!("FUSE at {}", self.folder.display()), who);
+        let mut visit = Visit::begin(place_of(&self.folder), who);
         if !visit.open(&export) {
             return reply.error(Errno::ENOENT);
         }
         let number = self.shared.next.fetch_add(1, Ordering::Relaxed);
-        self.shared.visits().insert(number, visit);
-        self.shared.open.fetch_add(1, Ordering::SeqCst);
+        self.shared.visits().insert(number, Opened { origin: export.origin, visit });
         // Nothing is cached, and writers don't wait for each other: order is the client's affair,
         // as on a disk.
         let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | FopenFlags::FOPEN_NOFLUSH;
@@ -234,7 +235,6 @@ impl Filesystem for Volumes {
         reply: ReplyEmpty,
     ) {
         drop(self.shared.visits().remove(&fh.0));
-        self.shared.open.fetch_sub(1, Ordering::SeqCst);
         reply.ok();
     }
 
@@ -273,7 +273,7 @@ impl Filesystem for Volumes {
             zeroed: false,
         };
         let (skip, len) = ((offset - start) as usize, (end - offset) as usize);
-        if let Some(visit) = self.shared.visits().get_mut(&fh.0) {
+        if let Some(Opened { visit, .. }) = self.shared.visits().get_mut(&fh.0) {
             visit.send(end - offset);
         }
         self.put(want, Box::default(), Reply::Data { reply, skip, len });
@@ -306,7 +306,7 @@ impl Filesystem for Volumes {
         if let Some(errno) = refusal(&export, offset, len) {
             return reply.error(errno);
         }
-        if let Some(visit) = self.shared.visits().get_mut(&fh.0) {
+        if let Some(Opened { visit, .. }) = self.shared.visits().get_mut(&fh.0) {
             visit.receive(len);
         }
         // O_SYNC and O_DSYNC of the file, or of this one write (RWF_DSYNC).

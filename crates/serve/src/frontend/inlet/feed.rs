@@ -29,4 +29,9 @@ impl<A: Ask + Send> Feed<A> {
             Err(SendError(ask)) => ask.answer(Err(RequestError::Stopping)),
         }
     }
+
+    /// Lets the pump look, though there is no request.
+    pub(in crate::frontend) fn ring(&self) {
+        self.bell.ring();
+    }
 }
