@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `flashfront cache`: grows a stopped cache, or moves a running one to another device.
+//! `flashfront cache`: grows or shrinks a stopped cache, or moves a running one to another device.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
+use flashfront_serve::config::Size;
 use flashfront_serve::control::{Client, Command};
 use flashfront_serve::failure;
 use flashfront_serve::offline::{self, CacheGrown};
@@ -13,7 +14,7 @@ use flashfront_serve::offline::{self, CacheGrown};
 use crate::interrupt::Interrupt;
 use crate::status::Socket;
 use crate::volume::done;
-use crate::{human, mirror};
+use crate::{human, mirror, progress};
 
 /// Change the size of a cache, or its device.
 #[derive(Debug, Args)]
@@ -25,6 +26,7 @@ pub(crate) struct Cache {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Grow(Grow),
+    Shrink(Shrink),
     Replace(Replace),
 }
 
@@ -70,10 +72,36 @@ struct Grow {
     json: bool,
 }
 
+/// Make a stopped cache smaller. Its device can be made smaller afterwards.
+///
+/// Dirty data stays, and of clean data as much as fits. A power cut or Ctrl-C leaves the cache as
+/// large as it was, or smaller, with all dirty data: run the command again. A cache with several
+/// lanes has to be destaged first, and loses its clean data.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  flashfront cache shrink 40GiB --cache /dev/vg/cache
+  lvreduce --size 40G vg/cache")]
+struct Shrink {
+    /// The new size.
+    #[arg(value_name = "SIZE")]
+    size: Size,
+    /// The cache device.
+    #[arg(long, value_name = "PATH")]
+    cache: PathBuf,
+    /// Folder for the memory of failed cache devices, as of `serve`.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 impl Cache {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.verb {
             Verb::Grow(verb) => verb.run().map(|()| ExitCode::SUCCESS),
+            Verb::Shrink(verb) => verb.run().map(|()| ExitCode::SUCCESS),
             Verb::Replace(verb) => verb.run(),
         }
     }
@@ -102,6 +130,27 @@ impl Replace {
         }
         done(started, self.json)?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Shrink {
+    fn run(self) -> anyhow::Result<()> {
+        let started = Instant::now();
+        let state = self.state.or_else(failure::state_path);
+        let bar = progress::of_share("shrinking", 0);
+        let mut show = |done, all| progress::show(&bar, done, all);
+        let shrunk = offline::shrink(&self.cache, state.as_deref(), self.size.0, &mut show);
+        bar.finish_and_clear();
+        let shrunk = shrunk?;
+        if !self.json {
+            let [from, to, index] = [shrunk.from_bytes, shrunk.to_bytes, shrunk.index_bytes].map(human::bytes);
+            let [dirty, kept, dropped] =
+                [shrunk.dirty_blocks, shrunk.clean_kept, shrunk.clean_dropped].map(human::blocks);
+            human::tell(&format!(
+                "shrunk: from {from} to {to}; its index takes {index} of RAM; kept: {dirty} dirty, {kept} clean; dropped: {dropped} clean\n"
+            ))?;
+        }
+        done(started, self.json)
     }
 }
 

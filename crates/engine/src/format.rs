@@ -23,6 +23,7 @@ mod grow;
 mod grown;
 mod named;
 mod pairing;
+mod shrink;
 mod superblock;
 #[cfg(test)]
 mod tests;

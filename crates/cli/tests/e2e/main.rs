@@ -58,6 +58,7 @@ mod replace;
 mod servers;
 mod service;
 mod shares;
+mod shrink;
 mod sim_adapt;
 mod sim_compare;
 mod sim_replay;

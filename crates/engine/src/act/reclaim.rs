@@ -223,7 +223,8 @@ pub(crate) fn reclaim_header_done(
     let tag = cx.facts.cache_tag;
     let ours = |it: &CommitHeader| it.cache_tag == tag && usize::from(it.lane) == lane.id;
     let inside = header_slot / lane.log.segment_slots() == segment;
-    let header = header.filter(|it| inside && ours(it) && it.fits(&cx.facts.superblock, header_slot));
+    let header = header.filter(|it| inside && ours(it));
+    let header = header.and_then(|it| it.fitted(&cx.facts.superblock, header_slot));
     let Some(victim) = lane.reclaim.victims.get_mut(&segment) else { return };
     victim.pending -= 1;
     let last = lane.log.segment(segment).last_seq;

@@ -8,8 +8,8 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::{
-    COMMIT_ENTRIES_MAX, COMMIT_MAGIC, CommitMedia, EntryMedia, NUMBER_MAX, STREAMS, Superblock, block_crc, pack_key,
-    split_key,
+    COMMIT_ENTRIES_MAX, COMMIT_MAGIC, CommitMedia, EntryMedia, NO_SLOT, NUMBER_MAX, STREAMS, Superblock, block_crc,
+    pack_key, split_key,
 };
 use crate::fact::types::{Block, Key, OriginId};
 
@@ -206,5 +206,16 @@ impl CommitHeader {
             && slot % superblock.segment_blocks + self.data_blocks() < superblock.segment_blocks
             && self.heads.iter().all(|slot| superblock.has_head(*slot))
             && superblock.has_next(self.next_segment)
+    }
+
+    /// A header at `slot` whose blocks fit this layout, of which nobody follows the log. Since it
+    /// was written the cache may have shrunk: then places that the cache has no more are none.
+    #[must_use]
+    pub fn fitted(mut self, superblock: &Superblock, slot: u32) -> Option<Self> {
+        self.heads.iter_mut().filter(|head| !superblock.has_head(**head)).for_each(|head| *head = NO_SLOT);
+        if !superblock.has_next(self.next_segment) {
+            self.next_segment = NO_SLOT;
+        }
+        self.fits(superblock, slot).then_some(self)
     }
 }

@@ -10,6 +10,12 @@ use crate::fact::types::BLOCK_BYTES;
 /// Checkpoint areas are whole segments if the lane has so many: under 1 % of it.
 const WHOLE_SEGMENTS: u32 = 256;
 
+/// Blocks of a checkpoint area of a lane with so many segments.
+pub(super) fn area_blocks(segments: u32, segment_blocks: u32) -> u64 {
+    let blocks = checkpoint_blocks(segments, segment_blocks);
+    if segments >= WHOLE_SEGMENTS { blocks.next_multiple_of(u64::from(segment_blocks)) } else { blocks }
+}
+
 impl Superblock {
     /// Whether the parts lie one behind the other between these blocks, beside the checkpoint
     /// areas.
@@ -49,9 +55,7 @@ impl Superblock {
             return Err(GrowError::TooLarge);
         }
         let areas = |more: u64| {
-            let segments = self.segments_per_lane + more as u32;
-            let blocks = checkpoint_blocks(segments, self.segment_blocks);
-            let blocks = if segments >= WHOLE_SEGMENTS { blocks.next_multiple_of(segment) } else { blocks };
+            let blocks = area_blocks(self.segments_per_lane + more as u32, self.segment_blocks);
             (blocks, (2 * lanes * blocks).next_multiple_of(segment))
         };
         let mut more = (room / segment / lanes).min(most);

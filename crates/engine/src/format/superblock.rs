@@ -296,7 +296,7 @@ impl Superblock {
         (media.magic == MAGIC).then(|| media.cache_bytes.get())
     }
 
-    fn layout_is_sound(&self) -> Result<(), SuperblockError> {
+    pub(super) fn layout_is_sound(&self) -> Result<(), SuperblockError> {
         let nonsense = |field| Err(SuperblockError::Nonsense(field));
         if self.update >= NUMBER_MAX {
             return nonsense("update");

@@ -139,7 +139,12 @@ fn a_commit_fits_where_its_data_stays_in_its_segment() {
     }
     for bad in [CommitHeader { heads: [128, 0, 0], ..commit() }, CommitHeader { next_segment: 16, ..commit() }] {
         assert!(!bad.fits(&superblock, 0), "{bad:?}");
+        // Nobody follows the log from there.
+        let fitted = bad.fitted(&superblock, 0).expect("its blocks are there");
+        assert!(fitted.fits(&superblock, 0) && fitted.entries == commit().entries);
     }
+    assert_eq!(commit().fitted(&superblock, 6), None, "its blocks are not");
+    assert_eq!(commit().fitted(&superblock, 5), Some(commit()));
 }
 
 #[test]

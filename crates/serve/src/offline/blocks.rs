@@ -9,8 +9,11 @@ use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::ops::Range;
 
-use flashfront_engine::format::{pack_key, split_key};
-use flashfront_engine::{Block, Key};
+use flashfront_engine::format::{
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointEntry, encode_checkpoint_ages, encode_checkpoint_entries,
+    pack_key, split_key,
+};
+use flashfront_engine::{BLOCK_BYTES, Block, Key};
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 const HERE: u64 = 1 << 63;
@@ -101,6 +104,35 @@ impl Slots {
             }
         }
     }
+}
+
+/// The blocks of a checkpoint behind its head: the ages of all segments, and what a lane holds.
+pub(super) fn checkpoint_body<'a>(
+    generation: u64,
+    ages: &[u64],
+    held: &'a Slots,
+) -> impl Iterator<Item = Vec<u8>> + use<'a> {
+    let encoded = |encode: &dyn Fn(&mut [u8])| {
+        let mut block = vec![0; BLOCK_BYTES as usize];
+        encode(&mut block);
+        block
+    };
+    let ages: Vec<Vec<u8>> = ages
+        .chunks(CHECKPOINT_AGES_MAX)
+        .map(|part| encoded(&|block| encode_checkpoint_ages(generation, part, block)))
+        .collect();
+    let mut entries = held.iter().map(|held| CheckpointEntry {
+        key: held.key,
+        dirty: held.dirty,
+        hits: 0,
+        slot: held.slot,
+        checksum: held.checksum,
+    });
+    ages.into_iter().chain(std::iter::from_fn(move || {
+        let part: Vec<CheckpointEntry> = entries.by_ref().take(CHECKPOINT_ENTRIES_MAX).collect();
+        let block = || encoded(&|block| encode_checkpoint_entries(generation, &part, block));
+        (!part.is_empty()).then(block)
+    }))
 }
 
 /// Blocks by their slots and by their keys.

@@ -98,7 +98,7 @@ impl Reader<'_> {
     pub(super) fn decode(&self, lane: u32, slot: u32, block: &[u8]) -> Option<CommitHeader> {
         let header = CommitHeader::decode(block)?;
         let ours = header.cache_tag == self.superblock.cache_tag() && u32::from(header.lane) == lane;
-        (ours && header.fits(self.superblock, slot)).then_some(header)
+        if ours { header.fitted(self.superblock, slot) } else { None }
     }
 
     /// The head of a checkpoint in a block, if it is a sound one of this cache, lane and area.

@@ -77,7 +77,7 @@ impl Recovery {
         for nth in 0..self.slots.blocks {
             let header = CommitHeader::decode(cx.mem.bytes(blocks_span(self.buf, nth, 1)));
             let here = self.slots.first + nth;
-            let Some(header) = header.filter(|header| header.fits(&cx.facts.superblock, here)) else { continue };
+            let Some(header) = header.and_then(|header| header.fitted(&cx.facts.superblock, here)) else { continue };
             let ours = header.cache_tag == cx.facts.cache_tag && usize::from(header.lane) == lane.id;
             if ours && header.epoch > epoch {
                 self.ahead.later_epoch = self.ahead.later_epoch.max(Some(header.epoch));

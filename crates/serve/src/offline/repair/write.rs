@@ -11,13 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use flashfront_engine::BLOCK_BYTES;
-use flashfront_engine::format::{
-    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointEntry, CheckpointHeader, NO_SLOT, STREAMS,
-    encode_checkpoint_ages, encode_checkpoint_entries,
-};
+use flashfront_engine::format::{CheckpointHeader, NO_SLOT, STREAMS};
 
 use super::{FREE_SEGMENTS_MIN, Lane, Older, Repair, RepairError, RepairReport};
 use crate::failure;
+use crate::offline::blocks::checkpoint_body;
 use crate::offline::chain::Chain;
 use crate::offline::reader::Reader;
 use crate::superblock;
@@ -140,26 +138,6 @@ impl Repair {
         let ages: Vec<u64> = (0..self.superblock.segments_per_lane)
             .map(|segment| chains.get(&segment).map_or(0, |chain| chain.last_seq))
             .collect();
-        let encoded = |encode: &dyn Fn(&mut [u8])| {
-            let mut block = vec![0; BLOCK_LEN];
-            encode(&mut block);
-            block
-        };
-        let ages: Vec<Vec<u8>> = ages
-            .chunks(CHECKPOINT_AGES_MAX)
-            .map(|part| encoded(&|block| encode_checkpoint_ages(generation, part, block)))
-            .collect();
-        let mut entries = lane.held.iter().map(|held| CheckpointEntry {
-            key: held.key,
-            dirty: held.dirty,
-            hits: 0,
-            slot: held.slot,
-            checksum: held.checksum,
-        });
-        ages.into_iter().chain(std::iter::from_fn(move || {
-            let part: Vec<CheckpointEntry> = entries.by_ref().take(CHECKPOINT_ENTRIES_MAX).collect();
-            let block = || encoded(&|block| encode_checkpoint_entries(generation, &part, block));
-            (!part.is_empty()).then(block)
-        }))
+        checkpoint_body(generation, &ages, &lane.held)
     }
 }
