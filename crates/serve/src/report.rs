@@ -20,6 +20,7 @@ mod window;
 
 pub use counters::CounterReport;
 pub use latency::{KindReport, LatencyReport, Micros};
+pub(crate) use volume::begun_seconds;
 pub use volume::{LinkReport, VolumeFacts, VolumeReport};
 pub use what_if::WhatIfReport;
 pub use window::{Grown, RecentReport, WindowReport};

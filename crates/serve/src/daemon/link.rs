@@ -13,7 +13,7 @@ use flashfront_engine::format::{OriginRecord, Superblock};
 
 use super::members::Members;
 use crate::config::Config;
-use crate::report::LinkReport;
+use crate::report::{LinkReport, begun_seconds};
 use crate::{stale, superblock};
 
 /// Looks after the links of all devices that have one.
@@ -116,7 +116,7 @@ pub(super) fn report(origin: &DeviceFile) -> LinkReport {
         why,
         reconnects: link.reconnects,
         unsent_bytes: store.unsent_bytes,
-        unsent_age_s: store.unsent_since.map_or(0, |since| since.elapsed().as_secs()),
+        unsent_age_s: store.unsent_since.map_or(0, |since| begun_seconds(since.elapsed())),
         fenced: store.fenced,
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The part of `status` about one volume.
 
+use std::time::Duration;
+
 use flashfront_engine::format::Shares;
 use flashfront_engine::{BLOCK_BYTES, OriginId, OriginStatus};
 use serde::{Deserialize, Serialize};
@@ -238,7 +240,7 @@ impl VolumeReport {
             durations.each_ref().map(|it| it.hour),
             durations.each_ref().map(|it| it.day),
         ];
-        let oldest_unsent_flush_s = origin.unsent_flush_ns.map_or(0, |ns| ns / 1_000_000_000);
+        let oldest_unsent_flush_s = origin.unsent_flush_ns.map_or(0, |ns| begun_seconds(Duration::from_nanos(ns)));
         Self {
             name,
             id: origin.id.0,
@@ -286,5 +288,21 @@ impl VolumeReport {
             recent: RecentReport::new(&recent, &grown),
             durations: durations.map(|it| it.since_start),
         }
+    }
+}
+
+/// Seconds that have begun since something happened: 0 would say that it never has.
+pub(crate) fn begun_seconds(age: Duration) -> u64 {
+    (age.as_secs() + u64::from(age.subsec_nanos() > 0)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_second_counts_as_one() {
+        let ages = [0, 1, 999_999_999, 1_000_000_000, 1_000_000_001];
+        assert_eq!(ages.map(|ns| begun_seconds(Duration::from_nanos(ns))), [1, 1, 1, 1, 2]);
     }
 }
