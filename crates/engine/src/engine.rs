@@ -107,6 +107,10 @@ impl Engine {
             limit_alone: 0,
             any_own_limit: false,
             any_min: false,
+            with_max: Vec::new(),
+            any_max: false,
+            widest_unit: 0,
+            parts_number: 0,
             away: false,
             draining: false,
             stopping: false,
@@ -250,6 +254,7 @@ impl Engine {
             logged_blocks: origin.logged.get(),
             evicted_blocks: origin.evicted.get(),
             evicted_below_min: origin.below_min.get(),
+            evicted_at_max: origin.at_max.get(),
             unsent_flush_ns: origin.cuts.oldest_unsent().map(|since| self.coordinator.now.since_ns(since)),
             doubtful: origin.flush.is_doubtful(),
         });
@@ -348,7 +353,11 @@ impl Coordinator {
                 facts.dirty_limit = limit;
                 facts.take_limits();
             }
-            Control::SetSequentialBypass { bytes } => turn.change().options.sequential_bypass_bytes = bytes,
+            Control::SetSequentialBypass { bytes } => {
+                let facts = turn.change();
+                facts.options.sequential_bypass_bytes = bytes;
+                facts.take_limits();
+            }
             Control::RefuseWrites { origin } => {
                 if let Some(place) = turn.facts.place_of(origin) {
                     turn.change().origins[place].read_only = true;

@@ -30,6 +30,14 @@ pub(crate) struct Facts {
     pub(crate) any_own_limit: bool,
     /// Some origin has a smallest part.
     pub(crate) any_min: bool,
+    /// Origins that have a largest part, and whether there are any.
+    pub(crate) with_max: Vec<usize>,
+    pub(crate) any_max: bool,
+    /// The most that was read at once around a miss of any origin, since the opening: the size of
+    /// the buffers for that.
+    pub(crate) widest_unit: u64,
+    /// How often parts and limits were set.
+    pub(crate) parts_number: u64,
     /// An origin that has dirty blocks takes none at the moment.
     pub(crate) away: bool,
     /// Everything is being destaged, and writes go to the origin.
@@ -41,13 +49,18 @@ pub(crate) struct Facts {
 impl Facts {
     /// Takes over the limits of the cache, and those that volumes have of their own.
     pub(crate) fn take_limits(&mut self) {
-        let (limit, age_ns) = (self.dirty_limit, self.options.dirty_age_max_ns);
+        let limit = self.dirty_limit;
         for origin in &mut self.origins {
             let own = self.superblock.origin(origin.id).map_or_else(Default::default, |record| record.shares);
-            origin.set_limits(own, limit, age_ns);
+            origin.set_limits(own, limit, &self.options);
+            self.widest_unit = self.widest_unit.max(origin.read_around_blocks);
         }
         self.limit_alone = self.origins.first().map_or(limit, |first| first.dirty_limit);
         self.any_min = self.origins.iter().any(|origin| origin.min_blocks > 0);
+        let has_max = |it: &usize| self.origins[*it].max_blocks < u64::MAX && !self.planted(Canary::MaxIgnored);
+        self.with_max = (0..self.origins.len()).filter(has_max).collect();
+        self.any_max = !self.with_max.is_empty();
+        self.parts_number += 1;
         self.any_own_limit = self.origins.iter().any(|origin| origin.dirty_limit < limit);
     }
 

@@ -29,6 +29,7 @@ use crate::organ::down::{Covered, FlushWish};
 use crate::organ::eras::Eras;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::flying::LaneIo;
+use crate::organ::hand::Hand;
 use crate::organ::index::{Flat, Found};
 use crate::organ::locks::Locks;
 use crate::organ::neighbours::Neighbours;
@@ -96,6 +97,7 @@ pub(crate) struct Lane {
     /// What is wrong with blocks.
     pub(crate) trouble: Trouble,
     pub(crate) reclaim: Reclaim,
+    pub(crate) hand: Hand,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) recovery: Option<Box<Recovery>>,
     /// Replay is over, and the lane waits for the word to go on.
@@ -144,6 +146,7 @@ impl Lane {
             widens_to: None,
             trouble: Trouble::default(),
             reclaim: Reclaim::default(),
+            hand: Hand::default(),
             checkpoint: Checkpoint::default(),
             recovery: None,
             replayed: None,

@@ -33,7 +33,7 @@ use disposable::disposable_option;
 pub use error::ConfigError;
 pub use flashfront_units::Size;
 pub use listener::Listener;
-pub use shares::{OwnAge, OwnPart, SharesAsked, told as shares_told};
+pub use shares::{OwnAge, OwnPart, OwnSize, SharesAsked, told as shares_told};
 pub use timeouts::{CACHE_TIMEOUT, ORIGIN_TIMEOUT};
 pub use units::{Age, DirtyLimit, FlashBudget, UnitError};
 
@@ -200,12 +200,21 @@ pub struct Volume {
     /// The part of the cache that others leave to it, to set at start; as it was if there is none.
     #[serde(default)]
     pub share_min: Option<OwnPart>,
+    /// The largest part of the cache that it may have, to set at start; as it was if there is none.
+    #[serde(default)]
+    pub share_max: Option<OwnPart>,
     /// The most of its data that may be dirty, to set at start; as it was if there is none.
     #[serde(default)]
     pub dirty_limit: Option<OwnPart>,
     /// How long its data may stay dirty, to set at start; as it was if there is none.
     #[serde(default)]
     pub dirty_age: Option<OwnAge>,
+    /// Streams longer than this bypass the cache, to set at start; as it was if there is none.
+    #[serde(default)]
+    pub sequential_bypass: Option<OwnSize>,
+    /// How much is read at once from a slow origin, to set at start; as it was if there is none.
+    #[serde(default)]
+    pub read_around: Option<OwnSize>,
 }
 
 impl Volume {
@@ -220,16 +229,19 @@ impl Volume {
             read_only: None,
             device_timeout: None,
             share_min: None,
+            share_max: None,
             dirty_limit: None,
             dirty_age: None,
+            sequential_bypass: None,
+            read_around: None,
         }
     }
 
     /// What is said of its shares and limits.
     #[must_use]
     pub const fn shares(&self) -> SharesAsked {
-        let Self { share_min, dirty_limit, dirty_age, .. } = *self;
-        SharesAsked { share_min, dirty_limit, dirty_age }
+        let Self { share_min, share_max, dirty_limit, dirty_age, sequential_bypass, read_around, .. } = *self;
+        SharesAsked { share_min, share_max, dirty_limit, dirty_age, sequential_bypass, read_around }
     }
 
     /// Whether its origin is in an object store.

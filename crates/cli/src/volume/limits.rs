@@ -3,7 +3,7 @@
 
 use clap::Args;
 use flashfront_engine::format::Shares;
-use flashfront_serve::config::{OwnAge, OwnPart, SharesAsked, shares_told};
+use flashfront_serve::config::{OwnAge, OwnPart, OwnSize, SharesAsked, shares_told};
 use flashfront_serve::report::VolumeReport;
 
 /// What is said of a volume's limits.
@@ -13,6 +13,9 @@ pub(super) struct Limits {
     /// "50 GiB"). "none" takes it away.
     #[arg(long, value_name = "PART")]
     share_min: Option<OwnPart>,
+    /// The largest part of the cache that it may have, or "none".
+    #[arg(long, value_name = "PART")]
+    share_max: Option<OwnPart>,
     /// The most of its data that may be dirty: a share of the cache or a size ("10%", "20 GiB").
     /// "none" takes the limit away.
     #[arg(long, value_name = "LIMIT")]
@@ -21,12 +24,20 @@ pub(super) struct Limits {
     /// hurries.
     #[arg(long, value_name = "TIME")]
     dirty_age: Option<OwnAge>,
+    /// Reads and writes of a stream longer than this go past the cache ("8 MiB"; 0B = none does).
+    /// "none": as for the whole cache.
+    #[arg(long, value_name = "SIZE")]
+    sequential_bypass: Option<OwnSize>,
+    /// How much is read at once from a slow origin, if a part of it is missed ("128 KiB"; 0B = only
+    /// what is asked for). "none": as for the whole cache.
+    #[arg(long, value_name = "SIZE")]
+    read_around: Option<OwnSize>,
 }
 
 impl Limits {
     pub(super) const fn asked(&self) -> SharesAsked {
-        let Self { share_min, dirty_limit, dirty_age } = *self;
-        SharesAsked { share_min, dirty_limit, dirty_age }
+        let Self { share_min, share_max, dirty_limit, dirty_age, sequential_bypass, read_around } = *self;
+        SharesAsked { share_min, share_max, dirty_limit, dirty_age, sequential_bypass, read_around }
     }
 }
 
@@ -38,5 +49,7 @@ pub(super) fn told(volume: &VolumeReport) -> Option<String> {
         dirty_limit_bytes: volume.dirty_limit_bytes,
         dirty_age_ms: volume.dirty_age_ms,
         weight: 0,
+        bypass_bytes: volume.sequential_bypass_bytes,
+        read_around_bytes: volume.read_around_bytes,
     })
 }

@@ -25,6 +25,7 @@ use alloc::vec::Vec;
 use crate::act::checkpoint::eras::may_write_version;
 use crate::act::commit::seal::seal_full;
 use crate::act::destage::versions::{era_of_write, overwritten};
+use crate::act::shares::max::{is_at_max, wake_hand};
 use crate::cx::Cx;
 use crate::fact::canary::Canary;
 use crate::fact::memory::Span;
@@ -50,6 +51,9 @@ pub(crate) fn append_write(lane: &mut Lane, flat: Flat, found: Option<Found>, fr
     if !may_write_version(lane, cx) || !open(lane, Stream::Writes, For::Clients, cx) {
         return false;
     }
+    if cx.facts.any_max {
+        wake_hand(lane, flat, cx);
+    }
     let hits = match found {
         None => lane.policy.write_missed(flat.0),
         Some(found) => lane.policy.rewritten(lane.log.zone_of(found.slot), found.hits),
@@ -62,6 +66,12 @@ pub(crate) fn append_write(lane: &mut Lane, flat: Flat, found: Option<Found>, fr
 /// room now.
 pub(crate) fn append_promoted(lane: &mut Lane, flat: Flat, hits: u8, from: Span, cx: &mut Cx<'_>) -> bool {
     let stream = Stream::Promoted;
+    if cx.facts.any_max {
+        wake_hand(lane, flat, cx);
+        if is_at_max(flat, cx) {
+            return false;
+        }
+    }
     !cx.cache_failed() && open(lane, stream, For::Clients, cx) && put(lane, stream, flat, false, 0, hits, from, cx)
 }
 

@@ -69,7 +69,7 @@ fn is_absorbed(coordinator: &Coordinator, range: Range, fua: bool, lanes: &Lanes
     if origin.mode != Mode::Writeback || cx.facts.draining || cx.cache_failed() {
         return false;
     }
-    let cutoff = cx.facts.options.sequential_bypass_bytes;
+    let cutoff = origin.bypass_bytes;
     let sequential = cutoff > 0 && coordinator.sequences[range.origin].length_with(range.lba, range.sectors) > cutoff;
     let congested = || !fua && !always_durable(range, cx) && writes_congested(coordinator, range, lanes, cx);
     if (sequential || congested())

@@ -64,16 +64,16 @@ pub(crate) fn read_missed(lane: &mut Lane, piece: usize, block: u32, blocks: u32
 }
 
 fn widened(lane: &mut Lane, piece: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> Option<(Reading, Into)> {
-    let unit = cx.facts.options.read_around_blocks();
     let it = &lane.pieces[piece];
     let from = it.first + block;
+    let origin = cx.facts.origin_of(from);
+    let unit = cx.facts.origins[origin].read_around_blocks;
     let to = from + blocks;
     // Memory comes in powers of two.
-    let in_flight = (lane.under_way.wide() + 1) * unit.next_power_of_two();
+    let in_flight = (lane.under_way.wide() + 1) * cx.facts.widest_unit.next_power_of_two();
     if u64::from(blocks) >= unit || it.bypass || in_flight > IN_FLIGHT_BLOCKS_MAX {
         return None;
     }
-    let origin = cx.facts.origin_of(from);
     if !cx.delta.origins[origin].gauge.reads_are_dear(cx.now) {
         return None;
     }
@@ -142,13 +142,14 @@ pub(crate) fn has_room_for_missed(lane: &Lane) -> bool {
 fn read_wide(lane: &mut Lane, piece: usize, block: u32, blocks: u32, wide: Reading, into: Into, cx: &mut Cx<'_>) {
     let (device, offset, len) = cx.origin_range(wide.first(), u64::from(wide.blocks()));
     // All buffers have one size, whatever is read: the arena has chunks for each size.
-    let buf = cx.alloc(cx.facts.options.read_around_blocks() as u32);
+    let unit = cx.facts.widest_unit as u32;
+    let buf = cx.alloc(unit);
     let span = blocks_span(buf, 0, wide.blocks());
     debug_assert_eq!(len, u64::from(span.len), "neighbours are whole blocks of the origin");
     let origin = cx.facts.origin_of(wide.first());
     let (from, to) = (wide.first().0, wide.first().0 + u64::from(wide.blocks()));
     let read = lane.under_way.begin(wide);
-    let io = lane.ios.insert(LaneIo::ReadWide(WideRead { block, blocks, read, buf, into }));
+    let io = lane.ios.insert(LaneIo::ReadWide(WideRead { block, blocks, read, buf, unit, into }));
     lane.pieces[piece].hold();
     cx.delta.measure(Measured::OriginReadBegan { origin, first: from, end: to }, cx.now);
     cx.io(lane.id, io, device, Op::Read, offset, Some(span));
@@ -156,7 +157,7 @@ fn read_wide(lane: &mut Lane, piece: usize, block: u32, blocks: u32, wide: Readi
 
 /// A read with neighbours is over: its readers get their blocks, and the neighbours a place.
 pub(crate) fn wide_done(lane: &mut Lane, read: &WideRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-    let &WideRead { block, blocks, read, buf, into } = read;
+    let &WideRead { block, blocks, read, buf, unit, into } = read;
     let (mut wide, waiting) = lane.under_way.end(read);
     let piece = wide.piece();
     let origin = cx.facts.origin_of(wide.first());
@@ -167,7 +168,7 @@ pub(crate) fn wide_done(lane: &mut Lane, read: &WideRead, result: Result<(), Dev
         cx.origin_failed(Op::Read, wide.first(), u64::from(wide.blocks()), error);
         // Perhaps only a neighbour can't be read, and a disk may try for long.
         cx.delta.origins[origin].gauge.wide_read_failed(cx.now);
-        free_unit(buf, cx);
+        cx.free(buf, unit);
         read_origin(lane, piece, block, blocks, cx);
         go_on(lane, &wide, waiting, false, cx);
         return;
@@ -183,12 +184,8 @@ pub(crate) fn wide_done(lane: &mut Lane, read: &WideRead, result: Result<(), Dev
     take_neighbours(lane, &wide, wide.first(), from, buf, into, cx);
     read_step(lane, piece, cx);
     take_neighbours(lane, &wide, to, wide.end(), buf, into, cx);
-    free_unit(buf, cx);
+    cx.free(buf, unit);
     go_on(lane, &wide, waiting, true, cx);
-}
-
-fn free_unit(buf: Buf, cx: &mut Cx<'_>) {
-    cx.free(buf, cx.facts.options.read_around_blocks() as u32);
 }
 
 fn take_neighbours(lane: &mut Lane, wide: &Reading, from: Flat, to: Flat, buf: Buf, into: Into, cx: &mut Cx<'_>) {

@@ -15,6 +15,7 @@ use crate::act::detour::{detour, read_detour};
 use crate::act::expect::{expect_copies, expect_missed};
 use crate::act::neighbours::{has_room_for_missed, read_missed};
 use crate::act::shares::is_below_min;
+use crate::act::shares::max::is_near_max;
 use crate::act::under_way::{go_on, share};
 use crate::act::warm::{bring, start_warm};
 use crate::cx::{Cx, blocks_span};
@@ -54,7 +55,9 @@ pub(crate) fn start_read(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) {
                 cx.delta.counters.read_hits += 1;
                 cx.delta.counters.ram_hits += 1;
                 cx.mem.copy(copy, buf, (buf_block + block) * BLOCK_BYTES as u32);
-                if first && !lane.pieces[piece].bypass {
+                // A volume below its smallest part leaves nothing in the window.
+                let asks = first || cx.facts.any_min && is_below_min(flat, cx);
+                if asks && !lane.pieces[piece].bypass {
                     ask_about_neighbour(lane, flat, copy, cx);
                 }
                 block += 1;
@@ -264,8 +267,9 @@ pub(crate) fn offer(lane: &mut Lane, flat: Flat, span: Span, cx: &mut Cx<'_>) {
 
 /// Puts a block into the cache, if it is admitted. Else `Err` says how often the block was seen.
 fn admit(lane: &mut Lane, flat: Flat, span: Span, cx: &mut Cx<'_>) -> Result<(), u8> {
-    // A volume below its smallest part has room.
-    let has_room = has_room_for_missed(lane) || cx.facts.any_min && is_below_min(flat, cx);
+    // A volume below its smallest part has room, and one that has its largest part has none.
+    let may = !cx.facts.any_max || !is_near_max(flat, cx);
+    let has_room = may && (has_room_for_missed(lane) || cx.facts.any_min && is_below_min(flat, cx));
     let verdict = lane.policy.missed(flat.0, has_room);
     let affordable = !verdict.admit || cx.delta.budget.as_mut().is_none_or(|budget| budget.allows(cx.now));
     cx.delta.counters.over_budget_blocks += u64::from(!affordable);

@@ -26,6 +26,7 @@ use crate::act::reclaim::held::{
     is_parked_to_clean, is_to_hold, left_to_cleaning, let_go_of_held, resume_held, waits_to_clean,
 };
 use crate::act::reclaim::stuck::{give_back_victim, give_back_waiting, stuck_victims, waiting_victims};
+use crate::act::shares::max::shrink_step;
 use crate::cx::{Cx, blocks_span};
 use crate::fact::canary::Canary;
 use crate::fact::event::Event;
@@ -83,6 +84,9 @@ pub(crate) fn reclaim_step(lane: &mut Lane, cx: &mut Cx<'_>) {
         lane.reclaim.not_compacted.clear();
     }
     begin_victims(lane, cx);
+    if cx.facts.any_max {
+        shrink_step(lane, cx);
+    }
     lane.reclaim.left = left_to_cleaning(lane, cx);
 }
 

@@ -147,7 +147,7 @@ pub(crate) fn check_request(
 
 fn read(coordinator: &mut Coordinator, request: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let stream_bytes = coordinator.sequences[range.origin].note(range.lba, range.sectors);
-    let cutoff = cx.facts.options.sequential_bypass_bytes;
+    let cutoff = cx.facts.origins[range.origin].bypass_bytes;
     let sequential = cutoff > 0 && stream_bytes > cutoff;
     cx.delta.counters.bypassed_sequential += u64::from(sequential);
     let bypass = sequential || cx.facts.origins[range.origin].mode == Mode::Passthrough;
@@ -163,7 +163,7 @@ pub(crate) fn write(
     cx: &mut Cx<'_>,
 ) {
     let stream_bytes = coordinator.sequences[range.origin].note(range.lba, range.sectors);
-    let cutoff = cx.facts.options.sequential_bypass_bytes;
+    let cutoff = cx.facts.origins[range.origin].bypass_bytes;
     let sequential = cutoff > 0 && stream_bytes > cutoff;
     let cached = writes_are_cached(range, cx);
     let durable = fua || always_durable(range, cx);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parts of the cache that volumes have for themselves (ADR 0062).
+//! Parts of the cache that volumes have for themselves (ADR 0062): smallest ones; the largest are
+//! in [`max`].
 //!
 //! Reclaim drops no clean block of a volume that would have less than its smallest part then: the
 //! block is copied forward, as in cleaning. If more than half of a victim would be copied, another
@@ -17,6 +18,8 @@ use alloc::vec::Vec;
 use crate::cx::Cx;
 use crate::lane::Lane;
 use crate::organ::index::Flat;
+
+pub(crate) mod max;
 
 /// What may leave of each volume in a decision.
 pub(crate) struct Spare(Vec<u64>);

@@ -58,6 +58,7 @@ canaries! {
     EraUncut, "era-uncut", "destage is ordered, but a FLUSH ends no era: one batch has what came before it and after it";
     EraEarly, "era-early", "an era begins before the log says which are on the origin, so that a restart sends older ones again";
     RemovedAcknowledges, "removed-acknowledges", "a cache device that was replaced or removed acknowledges, and the one that stays does not";
+    MaxIgnored, "max-ignored", "a volume may have more than its largest part";
     MinIgnored, "min-ignored", "reclaim drops blocks of a volume that has less than its smallest part";
     MovedClean, "moved-clean", "dirty blocks that reclaim moves count as clean in their new place";
 }

@@ -130,11 +130,13 @@ pub struct OriginStatus {
     pub blocks_cached: u64,
     /// Its blocks that were appended to the log so far: written anew, promoted, or copied forward.
     pub logged_blocks: u64,
-    /// Its blocks that reclaim dropped so far.
+    /// Its blocks that were dropped to make room, so far.
     pub evicted_blocks: u64,
     /// Its blocks that were dropped although it had less than its smallest part: no other room was
     /// to be had.
     pub evicted_below_min: u64,
+    /// Its blocks that were dropped as it had its largest part.
+    pub evicted_at_max: u64,
     /// How long ago the oldest FLUSH was acknowledged that the origin alone may lack something of,
     /// when the last request or timer came. Ordered destage sends what one FLUSH has covered after
     /// the other. Else the origin lacks something until nothing is dirty.

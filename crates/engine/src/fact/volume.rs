@@ -155,6 +155,25 @@ pub enum VolumeError {
         /// The least that has.
         least_bytes: u64,
     },
+    /// The volume's largest part of the cache has no room for a request.
+    LargestPartTooSmall {
+        /// The least that has.
+        least_bytes: u64,
+    },
+    /// The volume's smallest part is larger than its largest one.
+    PartsCrossed {
+        /// The smallest part.
+        min_bytes: u64,
+        /// The largest part.
+        max_bytes: u64,
+    },
+    /// The width of reads around misses is no whole number of blocks, or too large.
+    BadReadAround {
+        /// What was asked for.
+        bytes: u64,
+        /// The most.
+        most_bytes: u64,
+    },
     /// The smallest parts of all volumes would be more than half of the cache.
     PartsTooLarge {
         /// What was asked for.
@@ -218,6 +237,18 @@ impl fmt::Display for VolumeError {
             Self::DirtyLimitTooLow { least_bytes } => write!(
                 f,
                 "a dirty limit of a volume's own is at least {least_bytes} bytes, so that the longest request fits; say more, or none"
+            ),
+            Self::LargestPartTooSmall { least_bytes } => write!(
+                f,
+                "a volume's largest part of the cache is at least {least_bytes} bytes, so that the longest request fits; say more, or none"
+            ),
+            Self::PartsCrossed { min_bytes, max_bytes } => write!(
+                f,
+                "the volume's smallest part, {min_bytes} bytes, would be larger than its largest, {max_bytes} bytes; say both"
+            ),
+            Self::BadReadAround { bytes, most_bytes } => write!(
+                f,
+                "{bytes} bytes can't be read around a miss: say a multiple of 4 KiB, and at most {most_bytes} bytes (0B = only what is asked for)"
             ),
             Self::PartsTooLarge { min_bytes, others_bytes, most_bytes } => write!(
                 f,

@@ -58,7 +58,7 @@ struct TableMedia {
 struct RecordMedia {
     id: U32,
     mode: u8,
-    /// Bit 0: clients may not write.
+    /// Bit 0: clients may not write. Bit 1: `bypass_bytes` is said. Bit 2: `read_around_bytes` is.
     flags: u8,
     weight: U16,
     size_bytes: U64,
@@ -69,11 +69,12 @@ struct RecordMedia {
     share_max_bytes: U64,
     dirty_limit_bytes: U64,
     dirty_age_ms: U32,
-    reserved: U32,
+    read_around_bytes: U32,
     name: [u8; NAME_BYTES_MAX],
     identity: [u8; 64],
     origin_path: [u8; PATH_BYTES_MAX],
-    reserved2: [u8; 56],
+    bypass_bytes: U64,
+    reserved2: [u8; 48],
 }
 
 const _: () = assert!(size_of::<RecordMedia>() == 512);
@@ -92,6 +93,11 @@ pub struct Shares {
     pub dirty_age_ms: u32,
     /// What it gets of the room between, beside the other volumes.
     pub weight: u16,
+    /// Streams longer than this bypass the cache; 0 = none does. `None`: as the cache has it.
+    pub bypass_bytes: Option<u64>,
+    /// How much is read at once from a slow origin; 0 = what is asked for. `None`: as the cache has
+    /// it.
+    pub read_around_bytes: Option<u32>,
 }
 
 /// An origin of a cache.
@@ -253,7 +259,12 @@ fn encode_record(from: &OriginRecord) -> RecordMedia {
     let mut to = RecordMedia::new_zeroed();
     to.id = from.id.0.into();
     to.mode = from.mode as u8;
-    to.flags = u8::from(from.read_only);
+    let shares = &from.shares;
+    let said = |nth: u32, is: bool| u8::from(is) << nth;
+    to.flags =
+        u8::from(from.read_only) | said(1, shares.bypass_bytes.is_some()) | said(2, shares.read_around_bytes.is_some());
+    to.bypass_bytes = shares.bypass_bytes.unwrap_or_default().into();
+    to.read_around_bytes = shares.read_around_bytes.unwrap_or_default().into();
     to.size_bytes = from.size_bytes.into();
     to.fingerprint = from.fingerprint.into();
     to.changed_ns = from.changed_ns.into();
@@ -290,6 +301,8 @@ fn decode_record(from: &RecordMedia, mode: Mode) -> OriginRecord {
             dirty_limit_bytes: from.dirty_limit_bytes.get(),
             dirty_age_ms: from.dirty_age_ms.get(),
             weight: from.weight.get(),
+            bypass_bytes: (from.flags & 2 != 0).then(|| from.bypass_bytes.get()),
+            read_around_bytes: (from.flags & 4 != 0).then(|| from.read_around_bytes.get()),
         },
     }
 }

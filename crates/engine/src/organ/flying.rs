@@ -27,8 +27,9 @@ pub(crate) struct WideRead {
     pub(crate) block: u32,
     pub(crate) blocks: u32,
     pub(crate) read: usize,
-    /// A buffer of a whole unit.
+    /// A buffer of the widest unit of any origin, and that.
     pub(crate) buf: Buf,
+    pub(crate) unit: u32,
     pub(crate) into: Into,
 }
 

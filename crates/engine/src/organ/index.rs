@@ -323,6 +323,16 @@ impl Index {
         self.hit(flat, |_| true);
     }
 
+    /// Counts one hit less of a block that is in, if it had any.
+    pub(crate) fn cool(&mut self, flat: Flat) {
+        if let Some(at) = self.find(flat) {
+            let entry = self.entry(at);
+            if entry & HITS > 0 {
+                self.set(at, entry - (1 << HITS_SHIFT));
+            }
+        }
+    }
+
     /// Finds what is known of a block, if the block is in and `wanted` says yes. Then that counts
     /// as one more hit, up to 3.
     pub(crate) fn hit(&mut self, flat: Flat, wanted: impl FnOnce(Found) -> bool) -> Option<Found> {

@@ -16,6 +16,7 @@ pub(crate) mod eras;
 pub(crate) mod flush;
 pub(crate) mod flying;
 pub(crate) mod grant;
+pub(crate) mod hand;
 pub(crate) mod index;
 pub(crate) mod locality;
 pub(crate) mod locks;

@@ -4,6 +4,7 @@
 
 use core::ops::Range;
 
+use crate::fact::options::{Options, READ_AROUND_BLOCKS_MAX};
 use crate::fact::types::{BLOCK_BYTES, Mode, OriginId, SECTOR_BYTES, Time};
 use crate::format::{OriginRecord, Shares};
 use crate::organ::congestion::OriginGauge;
@@ -51,6 +52,12 @@ pub(crate) struct Origin {
     pub(crate) dirty_age_max_ns: u64,
     /// The blocks that other origins leave to it; 0: none.
     pub(crate) min_blocks: u64,
+    /// The most blocks that it may have.
+    pub(crate) max_blocks: u64,
+    /// Streams longer than this bypass the cache; 0 = none does.
+    pub(crate) bypass_bytes: u64,
+    /// How much is read at once, if a part of it is missed; at most 1: what is asked for.
+    pub(crate) read_around_blocks: u64,
 }
 
 impl Origin {
@@ -69,6 +76,9 @@ impl Origin {
             dirty_limit: u64::MAX,
             dirty_age_max_ns: u64::MAX,
             min_blocks: 0,
+            max_blocks: u64::MAX,
+            bypass_bytes: 0,
+            read_around_blocks: 0,
         };
         it.go_on_to(stage);
         it
@@ -87,13 +97,17 @@ impl Origin {
     }
 
     /// Takes the limits of the cache, or those of its own: `dirty_limit` is at most that of the
-    /// cache, and at least the longest piece.
-    pub(crate) fn set_limits(&mut self, own: Shares, dirty_limit: u64, dirty_age_max_ns: u64) {
-        let blocks = (own.dirty_limit_bytes / BLOCK_BYTES).max(PIECE_BLOCKS_MAX);
-        self.dirty_limit = if own.dirty_limit_bytes == 0 { dirty_limit } else { blocks.min(dirty_limit) };
+    /// cache, and at least the longest piece. Of its largest part all may be dirty.
+    pub(crate) fn set_limits(&mut self, own: Shares, dirty_limit: u64, options: &Options) {
+        let blocks = |bytes: u64| if bytes == 0 { u64::MAX } else { (bytes / BLOCK_BYTES).max(PIECE_BLOCKS_MAX) };
+        self.max_blocks = blocks(own.max_bytes);
+        self.dirty_limit = blocks(own.dirty_limit_bytes).min(self.max_blocks).min(dirty_limit);
         self.min_blocks = own.min_bytes / BLOCK_BYTES;
         let own_ns = u64::from(own.dirty_age_ms) * 1_000_000;
-        self.dirty_age_max_ns = if own_ns == 0 { dirty_age_max_ns } else { own_ns };
+        self.dirty_age_max_ns = if own_ns == 0 { options.dirty_age_max_ns } else { own_ns };
+        self.bypass_bytes = own.bypass_bytes.unwrap_or(options.sequential_bypass_bytes);
+        let around = own.read_around_bytes.map(|bytes| u64::from(bytes) / BLOCK_BYTES);
+        self.read_around_blocks = around.map_or(options.read_around_blocks(), |it| it.min(READ_AROUND_BLOCKS_MAX));
     }
 
     /// Whether it is one of the volumes of this cache.
@@ -127,8 +141,10 @@ pub(crate) struct OriginDelta {
     cached_before: u64,
     /// Blocks of it that reclaim has chosen to drop, and that are not dropped yet.
     pub(crate) leaving: Sum,
-    /// Blocks that were dropped although it had less than its smallest part.
+    /// Blocks that were dropped although it had less than its smallest part, and those that were
+    /// dropped as it had its largest.
     pub(crate) below_min: Sum,
+    pub(crate) at_max: Sum,
     /// Blocks of it that were appended to the log, and those that reclaim dropped, so far.
     pub(crate) logged: Sum,
     pub(crate) evicted: Sum,
@@ -216,6 +232,7 @@ impl OriginDelta {
         self.evicted.take_over(&mut of.evicted);
         self.leaving.take_over(&mut of.leaving);
         self.below_min.take_over(&mut of.below_min);
+        self.at_max.take_over(&mut of.at_max);
         self.dirty.take_over(&mut of.dirty);
         self.reserved.take_over(&mut of.reserved);
         self.lost.take_over(&mut of.lost);

@@ -71,6 +71,11 @@ impl Store {
         self.index.touch(flat);
     }
 
+    /// Counts one hit less of a block, if it is there and had any.
+    pub(crate) fn cool(&mut self, flat: Flat) {
+        self.index.cool(flat);
+    }
+
     /// What is known of a block, if it is there and `wanted`; then that counts as one more hit.
     pub(crate) fn hit(&mut self, flat: Flat, wanted: impl FnOnce(Found) -> bool) -> Option<Found> {
         self.index.hit(flat, wanted)

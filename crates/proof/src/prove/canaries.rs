@@ -38,7 +38,7 @@ mod with {
 
     /// The bugs that hardly any random life meets (one in some hundred), and the workload that is
     /// made to meet them.
-    const MADE_FOR: [(Canary, &str); 11] = [
+    const MADE_FOR: [(Canary, &str); 12] = [
         (Canary::OriginAhead, "modes"),
         (Canary::MirrorUnrecorded, "mirror-lead"),
         (Canary::RemovedAcknowledges, "replace"),
@@ -50,6 +50,7 @@ mod with {
         (Canary::IdReused, "volumes"),
         (Canary::GrownEarly, "grow"),
         (Canary::MinIgnored, "shares"),
+        (Canary::MaxIgnored, "largest-part"),
     ];
 
     pub(crate) fn main(args: &[&str]) -> Result<bool, String> {

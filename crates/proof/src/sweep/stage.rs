@@ -277,6 +277,12 @@ impl<'a> Stage<'a> {
         self.client.world.counters().evicted_blocks
     }
 
+    /// Blocks that the cache has of a volume.
+    pub fn cached(&self, origin: u32) -> u64 {
+        let origins = self.client.world.engine().status().origins;
+        origins.iter().find(|it| it.id.0 == origin).map_or(0, |it| it.blocks_cached)
+    }
+
     /// Reads of origins so far.
     pub fn origin_reads(&self) -> u64 {
         self.client.world.counters().origin_reads

@@ -71,6 +71,38 @@ pub(super) const SHARES: Workload = Workload {
     again: false,
 };
 
+/// A largest part.
+pub(super) const LARGEST_PART: Workload = Workload {
+    name: "largest-part",
+    summary: "reads and writes of a volume that has its largest part",
+    world: || {
+        let mut spec = WorldSpec { origin_ns: 200_000, ..small(Mode::Writeback, 600) };
+        spec.segments_per_lane = 40;
+        spec
+    },
+    run: largest_part,
+    again: false,
+};
+
+/// A volume reads twice its largest part, and writes what was dropped, and what was not.
+fn largest_part(stage: &mut Stage<'_>) {
+    let shares = Shares { max_bytes: 257 * B * 512, ..Shares::default() };
+    stage.change_volume(VolumeChange::SetShares { origin: OriginId(0), shares });
+    for nth in 0..48 {
+        stage.read(0, nth * 29 % 37 * 16 * B, 15 * B);
+        stage.wait_down_to(0);
+        if nth % 6 == 5 {
+            stage.write(0, nth * 5 % 500 * B, 2 * B, nth % 12 == 5);
+        }
+        if nth == 24 {
+            stage.mode(0, Mode::Writearound);
+        }
+    }
+    stage.wait_down_to(0);
+    stage.expect(stage.evicted() > 100, "blocks that leave");
+    stage.expect(stage.cached(0) <= 257, "a volume with its largest part at most");
+}
+
 /// A volume keeps what it has read, whatever others read.
 fn shares(stage: &mut Stage<'_>) {
     let min = Shares { min_bytes: 64 * B * 512, ..Shares::default() };

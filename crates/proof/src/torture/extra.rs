@@ -48,7 +48,7 @@ pub enum Extra {
     Moves,
     /// Ranges are brought into the cache before they are read.
     Warm,
-    /// Volumes have smallest parts, which change.
+    /// Volumes have smallest and largest parts, which change.
     Shares,
 }
 

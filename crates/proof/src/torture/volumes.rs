@@ -91,12 +91,14 @@ pub(super) fn share(rng: &mut Rng, client: &mut Client, plan: &Plan) {
     let origin = OriginId(rng.below(plan.spec.origins.len() as u64) as u32);
     let capacity_bytes = client.world.engine().status().capacity_blocks * 4096;
     let mut part = |of: u64| if rng.below(3) == 0 { 0 } else { rng.below(capacity_bytes / of) };
-    let shares = Shares { min_bytes: part(2), ..Shares::default() };
+    let shares = Shares { min_bytes: part(2), max_bytes: part(1), ..Shares::default() };
     let ticket = client.ask_volume(VolumeChange::SetShares { origin, shares });
     if rng.below(3) > 0 {
         let answer = client.await_volume(ticket);
-        let min_bytes = shares.min_bytes;
+        let Shares { min_bytes, max_bytes, .. } = shares;
         match answer {
+            Err(VolumeError::LargestPartTooSmall { least_bytes }) => assert!(max_bytes < least_bytes),
+            Err(VolumeError::PartsCrossed { .. }) => assert!(min_bytes > max_bytes && max_bytes > 0),
             Err(VolumeError::PartsTooLarge { others_bytes, most_bytes, .. }) => {
                 assert!(min_bytes + others_bytes > most_bytes);
             }

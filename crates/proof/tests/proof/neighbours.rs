@@ -4,7 +4,8 @@
 //! neighbour is ever old (canary `stale-neighbour`).
 
 use flashfront_device::sim::Fate;
-use flashfront_engine::{BLOCK_BYTES, Counters, DeviceError, Mode, Op, Options};
+use flashfront_engine::format::Shares;
+use flashfront_engine::{BLOCK_BYTES, Counters, DeviceError, Mode, Op, Options, OriginId, VolumeChange};
 use flashfront_proof::{Client, OriginSpec, WorldSpec};
 
 const UNIT: u64 = 16;
@@ -96,6 +97,32 @@ fn only_a_slow_origin_is_asked_for_more() {
     let mut client = Client::fresh(world(100_000, Options::default()));
     assert_eq!(origin_blocks(&mut client, 100..140), 40);
     assert_eq!(counters(&client).neighbour_blocks, 0);
+}
+
+/// A volume's own width counts from the next miss on, also while others are under way.
+#[test]
+fn a_volume_has_a_width_of_its_own() {
+    let mut client = client(Options::default());
+    let set = |client: &mut Client, read_around_bytes| {
+        let shares = Shares { read_around_bytes, ..Shares::default() };
+        let ticket = client.ask_volume(VolumeChange::SetShares { origin: OriginId(0), shares });
+        client.await_volume(ticket).expect("the width is possible");
+    };
+    set(&mut client, Some(0));
+    assert_eq!(origin_blocks(&mut client, 100..140), 40);
+    for (bytes, first, width) in [(32 << 10, 201, 8), (256 << 10, 300, 64), (4 << 10, 400, 1)] {
+        set(&mut client, Some(bytes));
+        assert_eq!(origin_blocks(&mut client, first..first + 1), width, "{bytes}");
+    }
+    set(&mut client, None);
+    assert_eq!(origin_blocks(&mut client, 500..501), UNIT);
+    for nth in 0..12 {
+        client.read(0, (1000 + nth * 100) * 8, 8);
+        set(&mut client, [None, Some(0), Some(256 << 10), Some(32 << 10)][nth as usize % 4]);
+    }
+    client.finish();
+    client.judge();
+    client.leave();
 }
 
 #[test]

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Volumes have parts of the cache of their own: a smallest one.
+//! Volumes have parts of the cache of their own: a smallest one, and a largest one.
 
+use flashfront_device::sim::Fate;
 use flashfront_engine::format::Shares;
-use flashfront_engine::{Counters, Mode, Options, OriginId, OriginStatus, VolumeChange, VolumeError};
+use flashfront_engine::{Control, Counters, Mode, Options, OriginId, OriginStatus, VolumeChange, VolumeError};
 use flashfront_proof::{Client, OriginSpec, WorldSpec};
 
 /// Blocks of the quiet volume that are asked for again and again.
@@ -21,6 +22,10 @@ fn client(seed: u64, lanes: u32, mode: Mode) -> Client {
         options,
         ..WorldSpec::default()
     })
+}
+
+fn max(blocks: u64) -> Shares {
+    Shares { max_bytes: blocks * 4096, ..Shares::default() }
 }
 
 /// The engine is not walked after each input: half a million come.
@@ -116,9 +121,72 @@ fn writers_go_on_beside_the_largest_smallest_parts() {
     client.leave();
 }
 
+/// Looks after each request that the volume has no more than its largest part.
+fn read_within(client: &mut Client, origin: usize, most: u64, blocks: impl Iterator<Item = u64>) -> u64 {
+    let before = counters(client).read_misses;
+    for block in blocks {
+        client.read(origin, block * 8, 8);
+        client.finish_to(4);
+        let cached = of(client, origin as u32).blocks_cached;
+        assert!(cached <= most, "{cached} blocks, of {most}");
+    }
+    client.finish();
+    counters(client).read_misses - before
+}
+
+/// Invariant of a largest part; and what came first does not stay for ever.
+#[test]
+fn a_volume_has_no_more_than_its_largest_part() {
+    for lanes in [1, 4] {
+        let mut client = client(7, lanes, Mode::Writearound);
+        set(&mut client, 1, max(512)).unwrap();
+        read_within(&mut client, 1, 512, (0..2000).map(|nth| nth * 8));
+        assert!(of(&client, 1).blocks_cached > 400, "{:?}", of(&client, 1));
+        // Others are asked for from now on.
+        let others = || (0..300_u64).map(|nth| nth * 41 + 3);
+        for _ in 0..6 {
+            read_within(&mut client, 1, 512, others());
+        }
+        let missed = read_within(&mut client, 1, 512, others());
+        println!("{lanes} lanes: {missed} of 300 are missed");
+        assert!(missed < 60, "{missed} of 300 are missed");
+        // The other volume has the rest.
+        read(&mut client, 0, (0..1500).map(|nth| nth * 9));
+        assert_eq!(read(&mut client, 0, (0..1500).map(|nth| nth * 9)), 0);
+        // A crash brings nothing back that was dropped.
+        client.crash(1, Fate::Kept, Fate::Kept);
+        client.open();
+        let cached = of(&client, 1).blocks_cached;
+        assert!(cached <= 512, "{cached} after a crash");
+        client.read_all();
+        client.leave();
+    }
+}
+
+/// What is written counts, too. It is dirty at first, and dropped when it is clean.
+#[test]
+fn writes_of_a_volume_stay_within_its_largest_part() {
+    let mut client = client(9, 1, Mode::Writeback);
+    set(&mut client, 1, max(600)).unwrap();
+    for nth in 0..2000_u64 {
+        client.write(1, nth * 7919 % 16_000 * 8, 8 * 4, false);
+        client.finish_to(8);
+        let it = of(&client, 1);
+        assert!(it.blocks_dirty <= 600 && it.blocks_cached <= 700, "{it:?}");
+    }
+    client.finish();
+    client.read_all();
+    client.leave();
+}
+
 #[test]
 fn parts_that_make_no_sense_are_refused() {
     let mut client = client(11, 1, Mode::Writeback);
+    let least_bytes = 257 * 4096;
+    assert_eq!(set(&mut client, 0, max(256)), Err(VolumeError::LargestPartTooSmall { least_bytes }));
+    let crossed = Shares { min_bytes: 400 * 4096, ..max(300) };
+    let error = VolumeError::PartsCrossed { min_bytes: 400 * 4096, max_bytes: 300 * 4096 };
+    assert_eq!(set(&mut client, 0, crossed), Err(error));
     set(&mut client, 1, min(1000)).unwrap();
     let most_bytes = 1536 * 4096;
     let error = VolumeError::PartsTooLarge { min_bytes: 537 * 4096, others_bytes: 1000 * 4096, most_bytes };
@@ -126,5 +194,39 @@ fn parts_that_make_no_sense_are_refused() {
     assert_eq!(client.world.engine().superblock().origins[0].shares, Shares::default());
     set(&mut client, 0, min(536)).unwrap();
     set(&mut client, 1, min(900)).unwrap();
+    client.leave();
+}
+
+/// A volume's own threshold counts, and the cache's where it has none.
+#[test]
+fn streams_of_a_volume_pass_by_its_own_threshold() {
+    let mut client = client(13, 1, Mode::Writearound);
+    client.world.control(Control::SetSequentialBypass { bytes: 64 << 10 });
+    let stream = |client: &mut Client, origin, from: u64| {
+        let before = counters(client).bypassed_sequential;
+        for nth in 0..32 {
+            client.read(origin, (from + nth * 8) * 8, 64);
+            client.finish();
+        }
+        counters(client).bypassed_sequential - before
+    };
+    let own = |bypass_bytes| Shares { bypass_bytes, ..Shares::default() };
+    assert_eq!([stream(&mut client, 0, 0), stream(&mut client, 1, 0)], [30, 30]);
+    set(&mut client, 0, own(Some(0))).unwrap();
+    assert_eq!([stream(&mut client, 0, 1000), stream(&mut client, 1, 1000)], [0, 30]);
+    set(&mut client, 0, own(Some(512 << 10))).unwrap();
+    client.world.control(Control::SetSequentialBypass { bytes: 0 });
+    assert_eq!([stream(&mut client, 0, 2000), stream(&mut client, 1, 2000)], [16, 0]);
+    set(&mut client, 0, own(None)).unwrap();
+    assert_eq!([stream(&mut client, 0, 3000), stream(&mut client, 1, 3000)], [0, 0]);
+    let wide = |bytes| Shares { read_around_bytes: Some(bytes), ..Shares::default() };
+    let most_bytes = 256 << 10;
+    for bytes in [4095, 260 << 10, u32::MAX] {
+        let error = VolumeError::BadReadAround { bytes: bytes.into(), most_bytes };
+        assert_eq!(set(&mut client, 0, wide(bytes)), Err(error));
+    }
+    client.crash(1, Fate::Kept, Fate::Kept);
+    client.open();
+    assert_eq!(client.world.engine().superblock().origins[0].shares, own(None));
     client.leave();
 }

@@ -9,8 +9,15 @@ use flashfront_proof::{Client, OriginSpec, WorldSpec};
 const VOLUME: OriginSpec = OriginSpec { size_bytes: 8 << 20, logical_block_bytes: 512, mode: Mode::Writeback };
 /// The least dirty limit of a volume's own: the longest request fits.
 const LEAST_BLOCKS: u64 = 257;
-const LEAST: Shares =
-    Shares { min_bytes: 0, max_bytes: 0, dirty_limit_bytes: LEAST_BLOCKS * 4096, dirty_age_ms: 0, weight: 0 };
+const LEAST: Shares = Shares {
+    min_bytes: 0,
+    max_bytes: 0,
+    dirty_limit_bytes: LEAST_BLOCKS * 4096,
+    dirty_age_ms: 0,
+    weight: 0,
+    bypass_bytes: None,
+    read_around_bytes: None,
+};
 
 /// A cache of 3,072 blocks, of which half may be dirty, before slow origins.
 fn client(seed: u64, volumes: usize) -> Client {

@@ -13,7 +13,7 @@ use flashfront_engine::format::{Shares, Superblock};
 use serde::{Deserialize, Serialize};
 
 use super::units::as_text;
-use super::{Age, DirtyLimit, UnitError};
+use super::{Age, DirtyLimit, Size, UnitError};
 
 /// A limit of a volume's own: a share of the cache, a size, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,13 @@ pub struct OwnPart(pub Option<DirtyLimit>);
 #[serde(try_from = "String", into = "String")]
 pub struct OwnAge(pub Option<Age>);
 
+/// A size of a volume's own, or none: then the cache's counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OwnSize(pub Option<Size>);
+
 as_text!(OwnPart);
+as_text!(OwnSize);
 as_text!(OwnAge);
 
 /// The word for a limit that a volume does not have.
@@ -39,6 +45,26 @@ impl FromStr for OwnPart {
             return Ok(Self(None));
         }
         text.parse().map(|part| Self(Some(part))).map_err(|_| UnitError::OwnPart(text.to_owned()))
+    }
+}
+
+impl FromStr for OwnSize {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        if text.trim() == NONE {
+            return Ok(Self(None));
+        }
+        text.parse().map(|size| Self(Some(size))).map_err(|_| UnitError::OwnSize(text.to_owned()))
+    }
+}
+
+impl fmt::Display for OwnSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(size) => size.fmt(f),
+            None => f.write_str(NONE),
+        }
     }
 }
 
@@ -87,12 +113,21 @@ pub struct SharesAsked {
     /// The part of the cache that others leave to it.
     #[serde(default)]
     pub share_min: Option<OwnPart>,
+    /// The largest part of the cache that it may have.
+    #[serde(default)]
+    pub share_max: Option<OwnPart>,
     /// The most of its data that may be dirty.
     #[serde(default)]
     pub dirty_limit: Option<OwnPart>,
     /// How long its data may stay dirty.
     #[serde(default)]
     pub dirty_age: Option<OwnAge>,
+    /// Streams longer than this bypass the cache.
+    #[serde(default)]
+    pub sequential_bypass: Option<OwnSize>,
+    /// How much is read at once from a slow origin, if a part of it is missed.
+    #[serde(default)]
+    pub read_around: Option<OwnSize>,
 }
 
 impl SharesAsked {
@@ -109,8 +144,11 @@ impl SharesAsked {
         let ms = |age: OwnAge| age.0.map_or(0, |age| u32::try_from(age.0.as_millis()).unwrap_or(u32::MAX));
         Shares {
             min_bytes: self.share_min.map_or(now.min_bytes, bytes),
+            max_bytes: self.share_max.map_or(now.max_bytes, bytes),
             dirty_limit_bytes: self.dirty_limit.map_or(now.dirty_limit_bytes, bytes),
             dirty_age_ms: self.dirty_age.map_or(now.dirty_age_ms, ms),
+            bypass_bytes: self.sequential_bypass.map_or(now.bypass_bytes, |own| own.0.map(|size| size.0)),
+            read_around_bytes: self.read_around.map_or(now.read_around_bytes, |own| own.0.map(fitting)),
             ..now
         }
     }
@@ -120,22 +158,33 @@ impl fmt::Display for SharesAsked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let said = [
             self.share_min.map(|part| ["smallest", "part", &part.to_string()].join(" ")),
+            self.share_max.map(|part| ["largest", "part", &part.to_string()].join(" ")),
             self.dirty_limit.map(|part| ["dirty limit", &part.to_string()].join(" ")),
             self.dirty_age.map(|age| ["dirty age", &age.to_string()].join(" ")),
+            self.sequential_bypass.map(|size| ["sequential", "bypass", &size.to_string()].join(" ")),
+            self.read_around.map(|size| ["read", "around", &size.to_string()].join(" ")),
         ];
         f.write_str(&said.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }
 }
 
+/// A width of reads as the table has it. What has no place there is refused as too large.
+fn fitting(size: Size) -> u32 {
+    u32::try_from(size.0).unwrap_or(u32::MAX)
+}
+
 /// The limits that a volume has, for the log and for people. `None`: it has none of its own.
 #[must_use]
 pub fn told(shares: Shares) -> Option<String> {
-    let size = |bytes: u64| Some(OwnPart(Some(DirtyLimit::Size(super::Size(bytes))))).filter(|_| bytes > 0);
+    let size = |bytes: u64| Some(OwnPart(Some(DirtyLimit::Size(Size(bytes))))).filter(|_| bytes > 0);
     let age = Duration::from_millis(shares.dirty_age_ms.into());
     let asked = SharesAsked {
         share_min: size(shares.min_bytes),
+        share_max: size(shares.max_bytes),
         dirty_limit: size(shares.dirty_limit_bytes),
         dirty_age: Some(OwnAge(Some(Age(age)))).filter(|_| !age.is_zero()),
+        sequential_bypass: shares.bypass_bytes.map(|bytes| OwnSize(Some(Size(bytes)))),
+        read_around: shares.read_around_bytes.map(|bytes| OwnSize(Some(Size(bytes.into())))),
     };
     asked.is_some().then(|| asked.to_string())
 }
@@ -172,8 +221,8 @@ mod tests {
         let all = said("100%").of(now, &superblock).dirty_limit_bytes;
         assert_eq!(half, all / 2 / 4096 * 4096);
         assert_eq!(told(Shares { dirty_limit_bytes: 0, ..now }).unwrap(), "dirty age 7ms");
-        let parts = Shares { min_bytes: 1 << 20, dirty_age_ms: 7, ..Shares::default() };
-        assert_eq!(told(parts).unwrap(), "smallest part 1 MiB, dirty age 7ms");
+        let parts = Shares { min_bytes: 1 << 20, max_bytes: 3 << 20, ..Shares::default() };
+        assert_eq!(told(parts).unwrap(), "smallest part 1 MiB, largest part 3 MiB");
         let none = SharesAsked { share_min: Some(OwnPart(None)), ..SharesAsked::default() };
         assert_eq!(none.of(parts, &superblock), Shares { min_bytes: 0, ..parts });
         assert_eq!(told(Shares::default()), None);

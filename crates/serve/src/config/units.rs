@@ -27,6 +27,9 @@ pub enum UnitError {
         "`{0}` is neither a share from 1% to 100%, nor a size, nor \"none\"; write \"10%\", \"20 GiB\" or \"none\""
     )]
     OwnPart(String),
+    /// The text is no size of a volume's own.
+    #[error("`{0}` is neither a size, nor \"none\"; write \"8 MiB\", \"0B\" or \"none\"")]
+    OwnSize(String),
     /// The text is no dirty age of a volume's own.
     #[error("`{0}` is neither a span of time from 1ms to 49days, nor \"none\"; write \"30s\", \"5min\" or \"none\"")]
     OwnAge(String),

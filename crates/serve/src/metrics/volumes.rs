@@ -69,6 +69,7 @@ fn cache(report: &StatusReport, registry: &mut Registry) {
     let hit = Family::<[(&str, String); 1], Counter>::default();
     let evicted = Family::<[(&str, String); 1], Counter>::default();
     let below_min = Family::<[(&str, String); 1], Counter>::default();
+    let at_max = Family::<[(&str, String); 1], Counter>::default();
     let flash = Family::<[(&str, String); 1], Counter>::default();
     for volume in &report.volumes {
         let labels = [("volume", volume.name.clone())];
@@ -76,6 +77,7 @@ fn cache(report: &StatusReport, registry: &mut Registry) {
         hit.get_or_create(&labels).inc_by(volume.hit_bytes);
         evicted.get_or_create(&labels).inc_by(volume.evicted_blocks);
         below_min.get_or_create(&labels).inc_by(volume.evicted_below_min);
+        at_max.get_or_create(&labels).inc_by(volume.evicted_at_max);
         flash.get_or_create(&labels).inc_by(volume.flash_written_bytes);
     }
     registry.register("volume_blocks_cached", "Blocks of the volume in the cache", cached);
@@ -83,6 +85,8 @@ fn cache(report: &StatusReport, registry: &mut Registry) {
     registry.register("volume_evicted_blocks", "Blocks of the volume that reclaim dropped", evicted);
     let help = "Blocks that reclaim dropped although the volume had less than its smallest part";
     registry.register("volume_evicted_below_min", help, below_min);
+    let help = "Blocks that were dropped as the volume had its largest part";
+    registry.register("volume_evicted_at_max", help, at_max);
     let help = "Bytes of the volume's blocks written to the cache device";
     registry.register("volume_flash_written_bytes", help, flash);
 }

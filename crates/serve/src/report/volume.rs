@@ -98,6 +98,12 @@ pub struct VolumeReport {
     /// How long its data may stay dirty, in milliseconds; 0: as long as the cache allows.
     #[serde(default)]
     pub dirty_age_ms: u32,
+    /// Streams longer than this bypass the cache; `None`: as for the whole cache.
+    #[serde(default)]
+    pub sequential_bypass_bytes: Option<u64>,
+    /// How much is read at once around a miss; `None`: as for the whole cache.
+    #[serde(default)]
+    pub read_around_bytes: Option<u32>,
     /// Its clients now; users of a block device are not known.
     #[serde(default)]
     pub clients: u64,
@@ -196,6 +202,9 @@ pub struct VolumeReport {
     /// Its blocks that were dropped although it had less than its smallest part.
     #[serde(default)]
     pub evicted_below_min: u64,
+    /// Its blocks that were dropped as it had its largest part.
+    #[serde(default)]
+    pub evicted_at_max: u64,
     /// Bytes of its blocks that were written to the cache device, since the start: the wear.
     #[serde(default)]
     pub flash_written_bytes: u64,
@@ -251,6 +260,8 @@ impl VolumeReport {
             share_max_bytes: shares.max_bytes,
             dirty_limit_bytes: shares.dirty_limit_bytes,
             dirty_age_ms: shares.dirty_age_ms,
+            sequential_bypass_bytes: shares.bypass_bytes,
+            read_around_bytes: shares.read_around_bytes,
             clients,
             removing,
             mode: origin.mode.name().to_owned(),
@@ -283,6 +294,7 @@ impl VolumeReport {
             hit_bytes: bytes(Kind::Hit),
             evicted_blocks: origin.evicted_blocks,
             evicted_below_min: origin.evicted_below_min,
+            evicted_at_max: origin.evicted_at_max,
             flash_written_bytes: origin.logged_blocks * BLOCK_BYTES,
             latency_us: LatencyReport::new(&recent[0]),
             recent: RecentReport::new(&recent, &grown),

@@ -2,6 +2,7 @@
 //! What speaks against a new volume, or a new name.
 
 use super::state::Volumes;
+use crate::fact::options::READ_AROUND_BLOCKS_MAX;
 use crate::fact::types::{BLOCK_BYTES, OriginId, SECTOR_BYTES};
 use crate::fact::volume::{NewVolume, VolumeError};
 use crate::facts::Facts;
@@ -37,7 +38,18 @@ pub(crate) fn check_shares(shares: Shares, own: Option<OriginId>, superblock: &S
     if shares.dirty_limit_bytes > 0 && shares.dirty_limit_bytes < least_bytes {
         return Err(VolumeError::DirtyLimitTooLow { least_bytes });
     }
-    let min_bytes = shares.min_bytes;
+    let around = u64::from(shares.read_around_bytes.unwrap_or(0));
+    let around_max_bytes = READ_AROUND_BLOCKS_MAX * BLOCK_BYTES;
+    if !around.is_multiple_of(BLOCK_BYTES) || around > around_max_bytes {
+        return Err(VolumeError::BadReadAround { bytes: around, most_bytes: around_max_bytes });
+    }
+    let Shares { min_bytes, max_bytes, .. } = shares;
+    if max_bytes > 0 && max_bytes < least_bytes {
+        return Err(VolumeError::LargestPartTooSmall { least_bytes });
+    }
+    if max_bytes > 0 && min_bytes > max_bytes {
+        return Err(VolumeError::PartsCrossed { min_bytes, max_bytes });
+    }
     let others = superblock.origins.iter().filter(|record| Some(record.id) != own);
     let others_bytes: u64 = others.map(|record| record.shares.min_bytes).sum();
     let most_bytes = mins_max_bytes(superblock);

@@ -49,7 +49,15 @@ fn volume(id: u32) -> OriginRecord {
         changed_ns: 8,
         dirty_blocks: u64::from(id),
         origin_path: "p".repeat(PATH_BYTES_MAX),
-        shares: Shares { min_bytes: 1, max_bytes: 2, dirty_limit_bytes: 3, dirty_age_ms: 4, weight: 5 },
+        shares: Shares {
+            min_bytes: 1,
+            max_bytes: 2,
+            dirty_limit_bytes: 3,
+            dirty_age_ms: 4,
+            weight: 5,
+            bypass_bytes: Some(0),
+            read_around_bytes: Some(6),
+        },
     }
 }
 
