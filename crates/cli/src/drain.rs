@@ -122,7 +122,7 @@ impl Outcome {
 }
 
 /// A line for each origin that refuses its dirty data.
-fn refusals(report: &StatusReport) -> Vec<String> {
+pub(crate) fn refusals(report: &StatusReport) -> Vec<String> {
     let line = |name: &str, error: &str| {
         format!(
             "volume {name}: the origin refused writes ({error}); what is dirty stays in the cache, and is tried again. Mend the origin, or stop waiting with Ctrl-C"

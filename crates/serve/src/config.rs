@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use flashfront_engine::format::OriginRecord;
 use flashfront_engine::{Destage, Durability, Mode, OriginId};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -129,6 +130,9 @@ pub struct Config {
     /// same reason.
     #[serde(skip)]
     pub without_cache: bool,
+    /// The volumes as a cache knew them that was detached while they were served.
+    #[serde(skip)]
+    pub(crate) detached: Vec<OriginRecord>,
     /// The operator's word that the cache may have held dirty data, and that the origins are served
     /// without it.
     #[serde(skip)]
@@ -346,6 +350,7 @@ impl Config {
             accept_changed_origin: false,
             take_over: false,
             without_cache: false,
+            detached: Vec::new(),
             accept_missing_dirty_data: false,
             volumes: Vec::new(),
             listeners: Vec::new(),

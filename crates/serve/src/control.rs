@@ -168,6 +168,18 @@ pub enum Command {
         /// The whole path of the device that is to lead.
         device: PathBuf,
     },
+    /// Take the cache away from its volumes, which are served by their origins alone.
+    ///
+    /// Nothing may be dirty but what was written lately. Clients stay connected.
+    DetachCache {},
+    /// Give volumes that are served without a cache the cache on this device.
+    AttachCache {
+        /// The whole path of the device: the cache that was detached, or an empty device.
+        device: PathBuf,
+        /// Destroy what is on it.
+        #[serde(default)]
+        force: bool,
+    },
     /// Tell of each request of a volume from now on. After the answer the connection is for that
     /// alone.
     Record {
@@ -231,6 +243,13 @@ pub enum Response {
     },
     /// The answer to [`Command::Upgrade`]: another program serves.
     Upgraded(Upgraded),
+    /// The answer to [`Command::DetachCache`] and [`Command::AttachCache`].
+    Switched {
+        /// Clients that stayed connected.
+        clients: u64,
+        /// For how long they waited.
+        paused_ms: u64,
+    },
     /// The command is done, or begun.
     Done,
     /// The command was refused; nothing was changed.

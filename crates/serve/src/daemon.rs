@@ -66,6 +66,7 @@ mod resolve;
 mod sample;
 mod set;
 mod stop;
+mod switch;
 mod tell;
 #[cfg(test)]
 mod tests;
@@ -122,14 +123,20 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
             }
         }
     };
-    let (mut front, mut config) = (None, Cow::Borrowed(config));
+    let (mut front, mut config, mut usual) = (None, Cow::Borrowed(config), None);
     loop {
         let lived = live(&config, &mut hooks, &mut before, &mut front);
         match lived {
-            Err(error) => {
-                upgrading::failed(before, &error);
-                return Err(error);
-            }
+            Err(error) => match (before, usual.take()) {
+                (Before::Switched { parcel, operator, .. }, Some(usual)) => {
+                    config = usual;
+                    before = Before::Itself { parcel, operator, why: error.to_string() };
+                }
+                (before, _) => {
+                    upgrading::failed(before, &error);
+                    return Err(error);
+                }
+            },
             Ok(Life::Ended(ended)) => return Ok(ended),
             Ok(Life::GivesAway(mut handing, closed)) => {
                 // Should it come back, it is on the devices that it has moved to.
@@ -142,6 +149,13 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
                         tracing::error!("upgrade: {why}; serving on");
                         before = Before::Itself { parcel, operator, why };
                     }
+                    Given::Switched { parcel, operator, switch } => match switch.config(&config) {
+                        Ok(next) => {
+                            usual = Some(std::mem::replace(&mut config, Cow::Owned(next)));
+                            before = Before::Switched { parcel, operator, switch };
+                        }
+                        Err(why) => before = Before::Itself { parcel, operator, why },
+                    },
                     Given::Away { upgraded, front: own, operator } => {
                         tracing::info!(
                             "upgrade: {} serves now, as process {}; {} waited {} ms",
@@ -198,7 +212,7 @@ fn live(
     let mut listening = listen(config, tls.as_ref(), &exports, before.parcel())?;
     let history = SharedHistory::default();
     let mut doors = None;
-    if !matches!(before, Before::Another(..)) {
+    if !matches!(before, Before::Another(..) | Before::Switched { .. }) {
         // A successor touches no operator, either, before the daemon's last word.
         doors = Some(Doors::open(config, caller.clone(), &history, before.parcel())?);
     }
@@ -226,6 +240,8 @@ fn live(
         if let Err(second) = daemon.serve().and_then(|clean| daemon.close(clean)) {
             tracing::warn!("not stopped cleanly: {second}");
         }
+        // Requests may have been served, so there is no way back to what was before.
+        upgrading::failed(std::mem::replace(before, Before::Nobody), &error);
         return Err(error);
     }
     if daemon.doors.is_none() {

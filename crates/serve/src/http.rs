@@ -211,7 +211,8 @@ async fn ask(served: Served) -> Result<Box<StatusReport>, String> {
     match tokio::task::spawn_blocking(move || caller.call(Command::Status)).await {
         Ok(Response::Status(report)) => Ok(report),
         Ok(Response::Error { message }) => Err(message),
-        Ok(Response::Done | Response::Recording { .. } | Response::Upgraded(_)) | Err(_) => Err("no status".to_owned()),
+        Ok(Response::Done | Response::Recording { .. } | Response::Upgraded(_) | Response::Switched { .. })
+        | Err(_) => Err("no status".to_owned()),
     }
 }
 

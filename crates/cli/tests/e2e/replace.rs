@@ -19,7 +19,7 @@ use crate::refusal::assert_refused;
 use crate::told;
 
 /// Dirty data stays dirty.
-const FROZEN: [&str; 2] = ["--inject", "origin:eio,op=write"];
+pub(crate) const FROZEN: [&str; 2] = ["--inject", "origin:eio,op=write"];
 /// Reads of the old device are slow, so that the copying has a middle.
 const SLOW: [&str; 4] = ["--inject", "origin:eio,op=write", "--inject", "cache:stall,op=read,hold=5ms"];
 /// So slow that two commands are done before the copying is, also on a busy machine.
@@ -38,14 +38,14 @@ fn content(nth: u64, round: u64) -> [u8; 4096] {
     block
 }
 
-fn on_device(volume: &Volume, verb: [&str; 2], device: &Path) -> Command {
+pub(crate) fn on_device(volume: &Volume, verb: [&str; 2], device: &Path) -> Command {
     let mut command = volume.ask_two(verb);
     command.arg(device);
     command
 }
 
 /// Makes some blocks dirty, and others clean.
-fn fill(volume: &Volume) {
+pub(crate) fn fill(volume: &Volume) {
     let mut client = volume.connect();
     for nth in 0..DIRTY {
         client.write_at(nth * 4096, &content(nth, 0), false).expect("the daemon runs");
@@ -58,7 +58,7 @@ fn fill(volume: &Volume) {
 
 /// The rounds of a block that a client wrote again and again: none is 0.
 #[derive(Clone, Copy, Debug, Default)]
-struct Rounds {
+pub(crate) struct Rounds {
     /// The last one that a FLUSH or FUA has acknowledged.
     durable: u64,
     /// The last one that was sent.
@@ -66,20 +66,20 @@ struct Rounds {
 }
 
 /// A client that writes until it is told to end, or until its daemon is gone.
-struct Writer {
+pub(crate) struct Writer {
     over: Arc<AtomicBool>,
     thread: JoinHandle<Vec<Rounds>>,
 }
 
 impl Writer {
-    fn start(volume: &Volume) -> Self {
+    pub(crate) fn start(volume: &Volume) -> Self {
         let (over, client) = (Arc::new(AtomicBool::new(false)), volume.connect());
         let until = Arc::clone(&over);
         Self { over, thread: std::thread::spawn(move || write_rounds(client, &until)) }
     }
 
     /// Ends the client, which must have seen no error.
-    fn end(self) -> Vec<Rounds> {
+    pub(crate) fn end(self) -> Vec<Rounds> {
         self.over.store(true, Ordering::SeqCst);
         let rounds = self.thread.join().expect("no client notices");
         let all = rounds.iter().all(|block| block.durable == block.sent && block.sent > 0);
@@ -88,7 +88,7 @@ impl Writer {
     }
 
     /// What was written before the daemon was killed.
-    fn killed(self) -> Vec<Rounds> {
+    pub(crate) fn killed(self) -> Vec<Rounds> {
         self.over.store(true, Ordering::SeqCst);
         self.thread.join().expect("no client panics")
     }
@@ -120,7 +120,7 @@ fn write_rounds(mut client: Client, over: &AtomicBool) -> Vec<Rounds> {
 
 /// Each block has what was written last, or after a kill something sent since.
 #[track_caller]
-fn assert_holds(volume: &Volume, rounds: &[Rounds]) {
+pub(crate) fn assert_holds(volume: &Volume, rounds: &[Rounds]) {
     let mut client = volume.connect();
     let mut bytes = [0; 4096];
     for nth in 0..DIRTY {
@@ -178,7 +178,7 @@ fn assert_alone(volume: &Volume, on: &Path) {
 }
 
 #[track_caller]
-fn assert_sound(cache: &Path) {
+pub(crate) fn assert_sound(cache: &Path) {
     let report = output(flashfront().arg("check").arg(cache).arg("--json"));
     let json: Value = serde_json::from_slice(&report.stdout).unwrap_or_else(|_| panic!("{}", show(&report)));
     assert_eq!(json["ok"], true, "{}: {json}", cache.display());

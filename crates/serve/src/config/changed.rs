@@ -34,6 +34,7 @@ impl Config {
             without_cache: _,
             accept_missing_dirty_data: _,
             volumes: _,
+            detached: _,
             listeners,
             policy,
         } = self;

@@ -20,7 +20,7 @@ use super::{CONNECTIONS_MAX, Caller, Command, LINE_BYTES_MAX, LINE_TIMEOUT, Resp
 use crate::places::Places;
 use crate::socket::{BindError, SocketFile, bind};
 use crate::unaccepted::{Unaccepted, words};
-use crate::upgrade::{Descriptor, Operator, Parcel, UpgradeOrder};
+use crate::upgrade::{Descriptor, Operator, Parcel, UpgradeOrder, Wish};
 
 const SOCKET: Token = Token(0);
 const STOP: Token = Token(1);
@@ -311,7 +311,17 @@ fn talk(mut stream: UnixStream, caller: &Caller, clients: &Clients, id: u64) -> 
             Ok(Command::Upgrade { program, disconnect }) => {
                 // This connection outlives the control socket's threads.
                 let operator = Operator::new(stream.try_clone()?);
-                caller.upgrade(UpgradeOrder { program, disconnect, operator });
+                caller.upgrade(UpgradeOrder { wish: Wish::Program { program, disconnect }, operator });
+                return Ok(());
+            }
+            Ok(Command::DetachCache {}) => {
+                let operator = Operator::new(stream.try_clone()?);
+                caller.upgrade(UpgradeOrder { wish: Wish::Detach, operator });
+                return Ok(());
+            }
+            Ok(Command::AttachCache { device, force }) => {
+                let operator = Operator::new(stream.try_clone()?);
+                caller.upgrade(UpgradeOrder { wish: Wish::Attach { device, force }, operator });
                 return Ok(());
             }
             Ok(command) => caller.call(command),

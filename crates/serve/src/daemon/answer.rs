@@ -137,7 +137,7 @@ impl Daemon {
                 Response::Done
             }
             // The control socket passes upgrades on by itself (`Caller::upgrade`).
-            Command::Upgrade { .. } => {
+            Command::Upgrade { .. } | Command::DetachCache {} | Command::AttachCache { .. } => {
                 Response::Error { message: "an upgrade is asked for over the control socket".to_owned() }
             }
             Command::Stop => {

@@ -41,6 +41,9 @@ pub enum ServeError {
     /// This program can't take over from a running daemon.
     #[error("upgrade: {0}")]
     Upgrade(String),
+    /// The cache can't be made void, so that its origins may be written without it.
+    #[error("the cache can't be detached: {0}")]
+    Detach(String),
     /// A device can't be opened.
     #[error(transparent)]
     Device(#[from] DeviceOpenError),

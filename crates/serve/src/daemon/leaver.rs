@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 
 use flashfront_device::real::DeviceFile;
 use flashfront_engine::format::{Mirror, Superblock};
-use flashfront_engine::{BLOCK_BYTES, Control, DeviceId, Engine, Input, MirrorStatus};
+use flashfront_engine::{Control, DeviceId, Engine, Input, MirrorStatus};
 
 use super::held::Held;
 use super::mirror::{Cache, MirrorError};
@@ -82,9 +82,7 @@ impl Leaver {
 
 fn make_void(file: &Arc<DeviceFile>, superblock: &Superblock) {
     let path = file.path().display();
-    let [_, last] = Superblock::offsets(superblock.cache_bytes);
-    let void = file.write_at(last, &[0; BLOCK_BYTES as usize]).and_then(|()| offline::wipe(file));
-    match void {
+    match offline::make_void(file, superblock) {
         Ok(()) => tracing::info!("{path}: it is out of the cache, and free for other use"),
         Err(error) => {
             tracing::warn!("{path}: its superblocks can't be made void ({error}); never serve it again");

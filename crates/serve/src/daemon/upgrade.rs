@@ -12,9 +12,10 @@ use std::time::Instant;
 use flashfront_engine::{Control, Input, MirrorStatus};
 
 use super::judge::offer;
-use super::upgrading::{HOLD_MAX, Handing, Upgrading, refuse};
-use super::{Daemon, limit};
-use crate::upgrade::{Parcel, Successor, UpgradeOrder, program, shared_clock_ns, version};
+use super::upgrading::{HOLD_MAX, Handing, To, Upgrading, refuse};
+use super::{Daemon, limit, switch};
+use crate::report::counted;
+use crate::upgrade::{Parcel, Successor, UpgradeOrder, Wish, program, shared_clock_ns, version};
 
 impl Daemon {
     /// Takes the next step of an upgrade.
@@ -28,9 +29,9 @@ impl Daemon {
                 Upgrading::Not
             }
             Upgrading::Starting { started, disconnect, operator } => match started.try_recv() {
-                Ok(Ok(successor)) => {
+                Ok(Ok(to)) => {
                     let (parcel, devices) = (Parcel::default(), <(PathBuf, Option<PathBuf>)>::default());
-                    self.hold(Handing { operator, disconnect, successor, parcel, devices })
+                    self.hold(Handing { operator, disconnect, to, parcel, devices })
                 }
                 Ok(Err(why)) => {
                     refuse(operator, format!("{why}; nothing was changed"));
@@ -52,13 +53,24 @@ impl Daemon {
 
     /// Begins an upgrade, or refuses it.
     fn order_upgrade(&mut self, order: UpgradeOrder) {
-        let UpgradeOrder { program: given, disconnect, operator } = order;
+        let UpgradeOrder { wish, operator } = order;
         if !matches!(self.upgrading, Upgrading::Not) {
             return refuse(operator, "an upgrade is under way already".to_owned());
         }
         if !self.can_upgrade {
             return refuse(operator, "this daemon is no `serve`: it ends with the program that began it".to_owned());
         }
+        let (given, disconnect) = match wish {
+            Wish::Program { .. } if !self.config.detached.is_empty() => {
+                return refuse(
+                    operator,
+                    "the cache is detached: `flashfront cache attach` gives the volumes one first".to_owned(),
+                );
+            }
+            Wish::Program { program, disconnect } => (program, disconnect),
+            Wish::Detach => return switch::order_detach(self, operator),
+            Wish::Attach { device, force } => return switch::order_attach(self, device, force, operator),
+        };
         if let Some(why) = self.why_not(disconnect) {
             return refuse(operator, format!("{why}; nothing was changed"));
         }
@@ -73,7 +85,7 @@ impl Daemon {
     }
 
     /// Starts the new program by a thread, as it takes its time.
-    fn start(&self, program: PathBuf) -> std::io::Result<Receiver<Result<Successor, String>>> {
+    fn start(&self, program: PathBuf) -> std::io::Result<Receiver<Result<To, String>>> {
         let format = (!self.config.without_cache).then(|| self.pump.engine().superblock().version());
         let mut offered = offer(&self.config, format);
         if !self.config.without_cache && self.pump.engine().superblock().table.is_some() {
@@ -83,14 +95,14 @@ impl Daemon {
         let stop = self.stop.clone();
         std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || {
             // A daemon that has ended needs no successor: it is killed as it is dropped.
-            let _ = send.send(Successor::start(&program, offered));
+            let _ = send.send(Successor::start(&program, offered).map(To::Program));
             stop.wake();
         })?;
         Ok(started)
     }
 
     /// Says why there can be no upgrade now.
-    fn why_not(&self, disconnect: bool) -> Option<String> {
+    pub(super) fn why_not(&self, disconnect: bool) -> Option<String> {
         let status = self.pump.engine().status();
         if self.stop.is_asked() {
             return Some("the daemon was asked to stop".to_owned());
@@ -122,7 +134,7 @@ impl Daemon {
         self.pump.clients_stay(disconnect)
     }
 
-    fn hold(&mut self, handing: Handing) -> Upgrading {
+    pub(super) fn hold(&mut self, handing: Handing) -> Upgrading {
         // Something may have changed since the order.
         if let Some(why) = self.why_not(handing.disconnect) {
             refuse(handing.operator, format!("{why}; nothing was changed"));
@@ -135,10 +147,16 @@ impl Daemon {
 
     fn go_on_holding(&mut self, since: Instant, held_ns: u64, mut handing: Handing) -> Upgrading {
         let disconnect = handing.disconnect;
-        let refusal = if self.pump.are_clients_held() {
+        let held = self.pump.are_clients_held();
+        // Not before: writes that were taken would go to an origin that may refuse them.
+        let drained = handing.to.may_be_dirty() || held && switch::drains_the_rest(self);
+        let refusal = if held && drained {
             match self.why_not(disconnect) {
                 None => match self.fill(&mut handing.parcel, held_ns) {
                     Ok(()) => {
+                        if let To::Itself(switch) = &mut handing.to {
+                            switch.leaves(&self.config, self.pump.engine().superblock(), &mut handing.parcel);
+                        }
                         handing.devices = (self.config.cache.clone(), self.config.mirror.clone());
                         self.leaving.close_engine(&mut self.pump);
                         return Upgrading::Closing(handing);
@@ -152,12 +170,19 @@ impl Daemon {
         } else if since.elapsed() < HOLD_MAX {
             return Upgrading::Holding { since, held_ns, handing };
         } else {
-            let (there, most) = (self.pump.not_held().join(", "), HOLD_MAX.as_secs());
+            let (mut there, most) = (self.pump.not_held(), HOLD_MAX.as_secs());
+            if !drained {
+                there.push(counted(self.pump.engine().status().blocks_dirty, "dirty block"));
+            }
+            let there = there.join(", ");
             self.why_not(disconnect).unwrap_or_else(|| {
                 format!("requests were not finished within {most} s ({there}): a slow origin, or a client that has stopped in the middle; try again")
             })
         };
         self.pump.release_clients();
+        if !handing.to.may_be_dirty() {
+            self.pump.apply(Input::Control(Control::Drain(false)));
+        }
         let waited = since.elapsed().as_millis();
         refuse(handing.operator, format!("{refusal}; clients waited {waited} ms, and nothing was changed"));
         Upgrading::Not

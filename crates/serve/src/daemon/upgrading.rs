@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::end::Ended;
 use super::error::ServeError;
 use super::front::Front;
+use super::switch::Switch;
 use crate::control::Response;
 use crate::upgrade::{Channel, Operator, Parcel, Predecessor, Successor, Upgraded, ms_since};
 
@@ -21,11 +22,19 @@ pub(super) enum Upgrading {
     #[default]
     Not,
     /// The new program starts, and judges what there is. Clients are served.
-    Starting { started: Receiver<Result<Successor, String>>, disconnect: bool, operator: Operator },
+    Starting { started: Receiver<Result<To, String>>, disconnect: bool, operator: Operator },
     /// Clients are held; what they have asked for is finished.
     Holding { since: Instant, held_ns: u64, handing: Handing },
     /// The engine makes its last checkpoint.
     Closing(Handing),
+}
+
+/// The successor, which gets everything.
+#[derive(Debug)]
+pub(super) enum To {
+    Program(Successor),
+    /// This process, in another life.
+    Itself(Switch),
 }
 
 /// Everything that is to be given away.
@@ -33,7 +42,7 @@ pub(super) enum Upgrading {
 pub(super) struct Handing {
     pub(super) operator: Operator,
     pub(super) disconnect: bool,
-    pub(super) successor: Successor,
+    pub(super) to: To,
     pub(super) parcel: Parcel,
     /// The cache device and its mirror, as they are now.
     pub(super) devices: (PathBuf, Option<PathBuf>),
@@ -46,6 +55,8 @@ pub(super) enum Before {
     Nobody,
     /// Another daemon, which waits for this one.
     Another(Predecessor, Parcel),
+    /// This process, which served with a cache and goes on without, or the other way round.
+    Switched { parcel: Parcel, operator: Operator, switch: Switch },
     /// This process, whose successor failed.
     Itself { parcel: Parcel, operator: Operator, why: String },
 }
@@ -54,7 +65,7 @@ impl Before {
     pub(super) fn parcel(&self) -> Option<&Parcel> {
         match self {
             Self::Nobody => None,
-            Self::Another(_, parcel) | Self::Itself { parcel, .. } => Some(parcel),
+            Self::Another(_, parcel) | Self::Switched { parcel, .. } | Self::Itself { parcel, .. } => Some(parcel),
         }
     }
 
@@ -62,6 +73,7 @@ impl Before {
     pub(super) fn hear_go(&mut self) -> Result<(), ServeError> {
         match self {
             Self::Another(predecessor, _) => predecessor.wait_for_go().map_err(ServeError::Upgrade),
+            Self::Switched { switch, .. } => switch.lets_go().map_err(ServeError::Detach),
             Self::Nobody | Self::Itself { .. } => Ok(()),
         }
     }
@@ -72,6 +84,7 @@ pub(super) fn begun(before: Before, front: &mut Option<Channel>) {
     match before {
         Before::Nobody => {}
         Before::Another(predecessor, parcel) => *front = Some(predecessor.serves(&parcel)),
+        Before::Switched { parcel, operator, switch } => switch.is_done(&parcel, operator),
         Before::Itself { parcel, operator, why } => {
             let waited = ms_since(parcel.state.held_ns);
             refuse(
@@ -87,6 +100,7 @@ pub(super) fn failed(before: Before, error: &ServeError) {
     match before {
         Before::Nobody => {}
         Before::Another(mut predecessor, _) => predecessor.fails(error.to_string()),
+        Before::Switched { operator, .. } => refuse(operator, error.to_string()),
         Before::Itself { operator, why, .. } => {
             refuse(operator, format!("{why}. The daemon could not open its cache again, and ends: {error}"));
         }
@@ -106,12 +120,27 @@ pub(super) enum Given {
         operator: Operator,
         why: String,
     },
+    /// This process goes on, in another way.
+    Switched {
+        parcel: Parcel,
+        operator: Operator,
+        switch: Switch,
+    },
 }
 
 impl Handing {
     /// Gives everything to the new program, after the cache was closed.
     pub(super) fn give(self, closed: Result<Ended, ServeError>, takes_over: impl Fn(u32)) -> Given {
-        let Self { operator, successor, parcel, .. } = self;
+        let Self { operator, to, parcel, .. } = self;
+        let successor = match (to, &closed) {
+            (To::Program(successor), _) => successor,
+            (To::Itself(switch), Ok(Ended::Clean { blocks_dirty: 0, .. } | Ended::WithoutCache)) => {
+                return Given::Switched { parcel, operator, switch };
+            }
+            (To::Itself(_), _) => {
+                return Given::Back { parcel, operator, why: format!("the cache was not closed cleanly: {closed:?}") };
+            }
+        };
         let why = match closed {
             Ok(Ended::Clean { .. } | Ended::WithoutCache) => match successor.give(&parcel, &takes_over) {
                 Ok((upgraded, channel)) => {

@@ -33,13 +33,21 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     }
     check_apart(config.volumes.iter().map(|volume| volume.origin.as_path()))?;
     let (mut origins, mut records) = (Vec::new(), Vec::new());
+    // A cache that was detached knew more of its volumes than a configuration says.
+    let known = |volume: &Volume| config.detached.iter().find(|record| record.name == volume.name);
     for (at, volume) in config.volumes.iter().enumerate() {
         let origin = DeviceFile::open(&volume.origin, Access::Exclusive)?;
         members::refuse_cache(&origin)?;
+        let found = origin.geometry().size_bytes;
+        let record = known(volume);
+        if let Some(record) = record.filter(|record| record.size_bytes < found) {
+            origin.use_bytes(record.size_bytes);
+        }
         records.push(OriginRecord {
-            id: OriginId(at as u32),
+            id: record.map_or(OriginId(at as u32), |record| record.id),
             mode: Mode::Passthrough,
-            size_bytes: origin.geometry().size_bytes,
+            read_only: record.map_or_else(|| volume.read_only.unwrap_or(false), |record| record.read_only),
+            size_bytes: record.map_or(found, |record| record.size_bytes),
             name: volume.name.clone(),
             ..OriginRecord::default()
         });
@@ -47,8 +55,8 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     }
     let superblock = offline::superblock_in_ram(RAM_CACHE_BYTES, records).expect("4 MiB can be divided");
     buffers::check(config, superblock.lanes)?;
-    let volumes =
-        (0..).zip(&config.volumes).map(|(id, volume)| Volume { id: OriginId(id), ..volume.clone() }).collect();
+    let ids = superblock.origins.iter().map(|record| record.id);
+    let volumes = ids.zip(&config.volumes).map(|(id, volume)| Volume { id, ..volume.clone() }).collect();
     Ok(Opened { members: Vec::new(), origins, volumes, superblock, drop_clean: false, changes: Vec::new() })
 }
 

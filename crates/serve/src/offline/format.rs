@@ -253,6 +253,61 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
     })
 }
 
+/// Makes an empty cache for volumes as another cache knew them, each with its origin.
+///
+/// # Errors
+/// When the device is not fit, or one can't be opened, read or written.
+pub(crate) fn format_for(
+    path: &Path,
+    force: bool,
+    known: &[OriginRecord],
+    origins: &[PathBuf],
+) -> Result<(), FormatError> {
+    let device = DeviceFile::open(path, Access::Exclusive)?;
+    is_fit(&device, force)?;
+    let cache_bytes = device.geometry().size_bytes;
+    let layout =
+        Layout::new(cache_bytes, None, None).map_err(|error| FormatError::Layout { path: path.to_owned(), error })?;
+    let mut records = known.to_vec();
+    for (record, path) in records.iter_mut().zip(origins) {
+        let origin = DeviceFile::open(path, Access::Exclusive)?;
+        origin.use_bytes(record.size_bytes);
+        record.dirty_blocks = 0;
+        let read = |source| FormatError::Read { path: path.clone(), source };
+        stale::record(&origin, record).map_err(read)?;
+    }
+    let uuid = new_uuid().map_err(|source| FormatError::Read { path: "random source".into(), source })?;
+    let mut superblock = empty_superblock(uuid, &layout, cache_bytes, records);
+    index_bytes(&superblock).map_err(|error| FormatError::Engine { path: path.to_owned(), error })?;
+    let write = |source| FormatError::Write { path: path.to_owned(), source };
+    wipe(&device).map_err(write)?;
+    write_checkpoints(&device, &superblock).map_err(write)?;
+    superblock.update += 1;
+    superblock::put(&device, &superblock).map_err(write)
+}
+
+/// Refuses a device that is too small for a cache, or that holds anything, but by `force`. Returns
+/// how many blocks would have room.
+pub(crate) fn is_fit(device: &DeviceFile, force: bool) -> Result<u64, FormatError> {
+    let path = || device.path().to_owned();
+    let layout = Layout::new(device.geometry().size_bytes, None, None)
+        .map_err(|error| FormatError::Layout { path: path(), error })?;
+    let found = if force { Vec::new() } else { occupants(device) };
+    match found.is_empty() {
+        true => Ok(layout.capacity_blocks()),
+        false => Err(FormatError::Occupied { path: path(), found: found.join("; ") }),
+    }
+}
+
+/// Zeroes the superblocks of a cache: the device holds none from now on. The first copy goes last,
+/// so that the cache is whole until then.
+pub(crate) fn make_void(device: &DeviceFile, superblock: &Superblock) -> io::Result<()> {
+    let [_, last] = Superblock::offsets(superblock.cache_bytes);
+    device.write_at(last, &[0; BLOCK_BYTES as usize])?;
+    device.sync()?;
+    wipe(device)
+}
+
 /// Lists the contents of the device, with a word about dirty data if it is a cache of ours.
 pub(crate) fn occupants(cache: &DeviceFile) -> Vec<String> {
     let mut found: Vec<String> = probe_device(cache).into_iter().map(|found| found.what).collect();
@@ -303,13 +358,7 @@ fn new_superblock(
         let path = path.to_owned();
         move |source: io::Error| FormatError::Read { path, source }
     };
-    let mut uuid = [0; 16];
-    // Only fails on kernels without getrandom (before 3.17).
-    rustix::rand::getrandom(&mut uuid, rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| read(Path::new("random source"))(errno.into()))?;
-    // Version 4, variant 1 (RFC 9562).
-    uuid[6] = uuid[6] & 0x0f | 0x40;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
+    let uuid = new_uuid().map_err(read(Path::new("random source")))?;
     let mut record = OriginRecord {
         id: OriginId(0),
         mode: options.mode,
@@ -324,6 +373,17 @@ fn new_superblock(
         superblock.pairing.mirror = Mirror::Whole;
     }
     Ok(superblock)
+}
+
+/// A name for a new cache.
+fn new_uuid() -> io::Result<[u8; 16]> {
+    let mut uuid = [0; 16];
+    // Only fails on kernels without getrandom (before 3.17).
+    rustix::rand::getrandom(&mut uuid, rustix::rand::GetRandomFlags::empty())?;
+    // Version 4, variant 1 (RFC 9562).
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    Ok(uuid)
 }
 
 /// The path that a later start finds the origin by; empty if it is no text. The address of an

@@ -21,7 +21,7 @@ mod successor;
 
 pub(crate) use channel::{Channel, News};
 pub(crate) use offer::Offer;
-pub(crate) use order::{Operator, UpgradeHandle, UpgradeOrder};
+pub(crate) use order::{Operator, UpgradeHandle, UpgradeOrder, Wish};
 pub use parcel::Parcel;
 pub(crate) use parcel::{Bytes, Descriptor};
 pub use predecessor::Predecessor;

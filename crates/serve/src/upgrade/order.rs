@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An operator's order to upgrade, on its way from the control socket to the daemon.
+//! An operator's order to upgrade, or to go on without or with a cache. It is on its way from the
+//! control socket to the daemon.
 //!
 //! The operator's connection comes along. The control socket changes hands before there is an
 //! answer, and the threads that serve it end.
@@ -18,12 +19,28 @@ const ANSWER_READ_WITHIN: Duration = Duration::from_secs(1);
 /// An order to upgrade.
 #[derive(Debug)]
 pub(crate) struct UpgradeOrder {
-    /// The new program; the one that was started, if there is none.
-    pub(crate) program: Option<PathBuf>,
-    /// Close connections that can't be handed over.
-    pub(crate) disconnect: bool,
+    pub(crate) wish: Wish,
     /// The operator's connection.
     pub(crate) operator: Operator,
+}
+
+/// What is to serve the clients from now on.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    Program {
+        /// The new program; the one that was started, if there is none.
+        program: Option<PathBuf>,
+        /// Close connections that can't be handed over.
+        disconnect: bool,
+    },
+    /// This process, without its cache.
+    Detach,
+    /// This process, with the cache on this device.
+    Attach {
+        device: PathBuf,
+        /// Destroy what is on it.
+        force: bool,
+    },
 }
 
 /// The operator who waits for the end of an upgrade.
