@@ -87,6 +87,16 @@ pub enum CacheShrinkError {
         /// Dirty blocks.
         dirty: u64,
     },
+    /// Volumes have parts that must stay.
+    #[error("{cache}: it can't shrink to {}: the smallest parts of the volumes, {}, would be more than half of it; say less first (`flashfront volume set NAME --share-min SIZE`)", Size(*wanted).told(), Size(*parts_bytes), cache = cache.display())]
+    Parts {
+        /// The cache device.
+        cache: PathBuf,
+        /// The size that was asked for.
+        wanted: u64,
+        /// All smallest parts together.
+        parts_bytes: u64,
+    },
     /// Dirty data can't be moved.
     #[error("{cache}: it holds {} ({}), which can't be moved {}; `flashfront destage` first", counted(*dirty, "dirty block"), Size(*dirty * BLOCK_BYTES), if *lanes > 1 { "between its lanes" } else { "while destage is ordered" }, cache = cache.display())]
     Dirty {
@@ -235,6 +245,11 @@ fn shrink_by(
         || (dirty > 0 && kept_segments < fullest)
     {
         return Err(too_small());
+    }
+    // A start would refuse the smaller cache.
+    let parts_bytes = next.origins.iter().map(|record| record.shares.min_bytes).sum();
+    if parts_bytes > next.cache_blocks() * BLOCK_BYTES / 2 {
+        return Err(CacheShrinkError::Parts { cache: cache(), wanted: to_bytes, parts_bytes });
     }
     let index_bytes = index_bytes(&next).map_err(|why| CacheShrinkError::Index { cache: cache(), why })?;
     let room = kept_segments.min(next.segments_per_lane - FREE_SEGMENTS);

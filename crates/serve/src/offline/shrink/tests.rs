@@ -7,7 +7,7 @@ use std::fs::File;
 use flashfront_device::Rng;
 
 use super::*;
-use crate::offline::{CheckReport, DamageKind, FormatOptions, check, format, grow};
+use crate::offline::{CheckReport, DamageKind, FormatOptions, SetOptions, Volumes, check, format, grow};
 use crate::rig::{Bench, CACHE_BYTES, ORIGIN_BYTES};
 
 /// Dirty blocks, from the first one of the origin on.
@@ -226,4 +226,25 @@ fn several_lanes_shrink_when_nothing_is_dirty() {
     served.assert_holds(0, BLOCKS);
     served.drain();
     served.stop();
+}
+
+/// A start would refuse the smaller cache.
+#[test]
+fn what_is_kept_for_volumes_has_room() {
+    let bench = Bench::formatted();
+    let mut stopped = Volumes::open(&bench.cache(), None, None, true).unwrap();
+    let (name, now) = (stopped.superblock().origins[0].name.clone(), stopped.superblock().origins[0].shares);
+    let parts = |min_bytes| SetOptions {
+        shares: Some(flashfront_engine::format::Shares { min_bytes, ..now }),
+        ..SetOptions::default()
+    };
+    stopped.set(&name, &parts(CACHE_BYTES / 4)).unwrap();
+    drop(stopped);
+    let before = std::fs::read(bench.cache()).unwrap();
+    let error = shrink_to(&bench, CACHE_BYTES / 2).unwrap_err().to_string();
+    assert!(error.contains("would be more than half of it; say less first"), "{error}");
+    assert!(std::fs::read(bench.cache()).unwrap() == before, "something was written");
+    Volumes::open(&bench.cache(), None, None, true).unwrap().set(&name, &parts(1 << 20)).unwrap();
+    shrink_to(&bench, CACHE_BYTES / 2).unwrap();
+    bench.serve().stop();
 }
