@@ -94,6 +94,41 @@ fn open_files_go_on_over_upgrades_and_failed_ones() {
     }
 }
 
+/// The cache is taken off and given back, again and again. Nothing that is read is older than what
+/// was written last.
+#[test]
+fn open_files_go_on_without_the_cache_and_with_it_again() {
+    if skip_without_fuse() {
+        return;
+    }
+    let seed = u64::from(std::process::id());
+    let mut shown = shown();
+    let volume = &shown.volume;
+    let records = records(seed);
+    beside_writers(files(&shown), &records, seed, |answered| {
+        for nth in 1..=4 {
+            answered.wait_for(2 * nth * BETWEEN - BETWEEN);
+            must(&mut volume.ask_two(["cache", "detach"]));
+            assert_eq!(volume.status()["without_cache"], true);
+            answered.wait_for(2 * nth * BETWEEN);
+            must(volume.ask_two(["cache", "attach"]).arg(&volume.cache));
+            assert_eq!(
+                (&volume.status()["without_cache"], first(volume)["clients"].as_u64()),
+                (&false.into(), Some(WRITERS))
+            );
+        }
+        true
+    });
+    shown.kill9();
+    shown.start();
+    for record in &records {
+        let mut client = File::options().read(true).write(true).open(shown.file()).expect("the volume is shown");
+        verify_disk(&mut client, &mut lock(record), &format!("seed {seed}"), || shown.volume.stderr());
+    }
+    shown.stop();
+    shown.volume.assert_sound();
+}
+
 /// Whichever program is killed, and whenever: nothing acknowledged is lost, and the next start
 /// clears the folder.
 #[test]

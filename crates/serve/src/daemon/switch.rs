@@ -16,7 +16,7 @@ use flashfront_engine::{BLOCK_BYTES, Control, Input, Mode};
 
 use super::Daemon;
 use super::upgrading::{Handing, To, Upgrading, refuse};
-use crate::config::{Config, Listener, Size, Volume};
+use crate::config::{Config, Size, Volume};
 use crate::control::Response;
 use crate::report::counted;
 use crate::upgrade::{Operator, Parcel, ms_since};
@@ -130,14 +130,6 @@ pub(super) fn order_detach(daemon: &mut Daemon, operator: Operator) {
     });
 }
 
-/// Says why clients can't be held now.
-fn why_not(daemon: &Daemon) -> Option<String> {
-    // Mounts are handed to other processes only.
-    let has_mount = daemon.config.listeners.iter().any(|listener| matches!(listener, Listener::Fuse(_)));
-    let why = || "files of FUSE can't change their cache while they are served: stop, and start again".to_owned();
-    has_mount.then(why).or_else(|| daemon.why_not(false))
-}
-
 fn to_detach(daemon: &Daemon) -> Result<Aim, String> {
     let (engine, held) = (daemon.pump.engine(), &daemon.held);
     if daemon.config.without_cache {
@@ -146,7 +138,7 @@ fn to_detach(daemon: &Daemon) -> Result<Aim, String> {
     if daemon.config.disposable_cache.is_some() {
         return Err("with --disposable-cache the next start makes a cache of the device again: stop, and serve without that flag".to_owned());
     }
-    if let Some(why) = why_not(daemon) {
+    if let Some(why) = daemon.why_not(false) {
         return Err(why);
     }
     if engine.superblock().pairing.mirror == Mirror::Whole {
@@ -173,7 +165,7 @@ pub(super) fn order_attach(daemon: &mut Daemon, device: PathBuf, force: bool, op
     } else if device.is_relative() && !is_uri(&device) {
         Some(format!("{}: name the device by its whole path", device.display()))
     } else {
-        why_not(daemon)
+        daemon.why_not(false)
     };
     if let Some(why) = why {
         return refuse(operator, format!("{why}; nothing was changed"));
