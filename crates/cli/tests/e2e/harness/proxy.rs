@@ -59,6 +59,9 @@ struct State {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
+    /// Held by the PUT that is with the server. Moto looks whether an object is there, and makes it
+    /// later: of two PUTs at once both may succeed, which no real store does.
+    puts: Mutex<()>,
     is_ending: AtomicBool,
 }
 
@@ -83,7 +86,8 @@ impl Proxy {
         let port = listener.local_addr().expect("it is bound").port();
         let (weather, random, seen) = (Weather::default(), Random::new(7), Seen::default());
         let state = State { weather, random, seen, upstream, kept: BTreeMap::new() };
-        let shared = Arc::new(Shared { state: Mutex::new(state), is_ending: AtomicBool::new(false) });
+        let shared =
+            Arc::new(Shared { state: Mutex::new(state), puts: Mutex::default(), is_ending: AtomicBool::new(false) });
         let ours = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -172,6 +176,7 @@ fn carry(shared: &Shared, mut client: TcpStream) -> std::io::Result<()> {
     std::thread::sleep(late); // pacing: the way to the store
     let whole = rewritten(&head, &body, strips);
     let carry_out = || -> std::io::Result<Vec<u8>> {
+        let _alone = (verb == "PUT").then(|| shared.puts.lock().expect("no thread of the proxy has panicked"));
         let answer = ask(upstream, &whole)?;
         let mut state = shared.state();
         if (200..300).contains(&code(&answer)) {
