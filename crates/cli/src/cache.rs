@@ -159,7 +159,7 @@ impl Detach {
         let interrupt = Interrupt::new()?;
         let started = Instant::now();
         let before = client.status()?;
-        // Else it is refused at once.
+        // A mirrored cache, and volumes without a cache, are refused below: nothing is drained.
         if !before.without_cache && before.mirror == "none" {
             drain(&mut client, before.blocks_dirty, &interrupt)?;
         }

@@ -15,21 +15,11 @@ use serde_json::Value;
 
 use crate::harness::{Daemon, MIB, Volume, flashfront, must, output, show, skip_without, tool};
 use crate::refusal::assert_refused as assert_serve_refused;
-use crate::replace::{FROZEN, Writer, assert_holds, assert_sound, fill, on_device};
+use crate::replace::{FROZEN, Writer, assert_holds, assert_sound, on_device, served};
 use crate::servers::Server;
 
 /// A block that is in the cache, clean.
 const CLEAN: u64 = 1300 * 4096;
-
-/// A volume with dirty blocks and clean ones.
-fn served(options: &[&str]) -> (Volume, Daemon) {
-    let volume = Volume::new(32, 64);
-    must(&mut volume.format());
-    let daemon = Daemon::spawn(volume.serve().args(options), &volume.log);
-    daemon.ready();
-    fill(&volume);
-    (volume, daemon)
-}
 
 /// `serve` without the cache.
 fn alone(volume: &Volume) -> Command {

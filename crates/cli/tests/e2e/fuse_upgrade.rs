@@ -12,8 +12,8 @@ use crate::existing_data::sources;
 use crate::fuse::{Shown, skip_without_fuse};
 use crate::harness::{MIB, Random, Volume, first, must, output, skip_without, tool};
 use crate::kill::verify_disk;
-use crate::stamps::{Record, SECTOR};
-use crate::upgrade::{CACHE_MIB, ORIGIN_MIB, WRITERS, records, refused, script, upgraded};
+use crate::stamps::Record;
+use crate::upgrade::{CACHE_MIB, ORIGIN_MIB, WRITERS, assert_origin_holds, records, refused, script, upgraded};
 use crate::writers::{Answered, lock, write_until_over};
 
 /// Requests between two upgrades.
@@ -80,18 +80,12 @@ fn open_files_go_on_over_upgrades_and_failed_ones() {
         true
     });
     println!("paused by upgrades, as they say: {paused:?} ms");
-    // Those who left were counted by another program when they came.
+    // The writers opened their files before the upgrades, and have closed them after these.
     assert_eq!(first(volume)["clients"], 0);
     volume.drain();
     shown.stop();
     shown.volume.assert_sound();
-    let origin = fs::read(&shown.volume.origin).expect("the origin can be read");
-    for record in &records {
-        let record = lock(record);
-        let from = record.first() as usize * SECTOR;
-        let wrong = record.wrong_alive(record.first(), &origin[from..from + record.sectors() as usize * SECTOR]);
-        assert!(wrong.is_none(), "seed {seed}, the origin alone: {wrong:?}");
-    }
+    assert_origin_holds(&shown.volume, &records, seed);
 }
 
 /// The cache is taken off and given back, again and again. Nothing that is read is older than what

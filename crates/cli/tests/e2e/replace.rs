@@ -184,7 +184,20 @@ pub(crate) fn assert_sound(cache: &Path) {
     assert_eq!(json["ok"], true, "{}: {json}", cache.display());
 }
 
-fn served(options: &[&str]) -> (Volume, Daemon) {
+/// The device alone has everything after a kill of its daemon, clean data too.
+#[track_caller]
+fn assert_survives_a_kill(volume: &Volume, daemon: Daemon, device: &Path, rounds: &[Rounds]) {
+    daemon.kill9();
+    let daemon = Daemon::spawn(volume.serve_from(device).args(FROZEN), &volume.log);
+    daemon.ready();
+    assert_warm_after_a_kill(volume);
+    assert_holds(volume, rounds);
+    daemon.kill9();
+    assert_sound(device);
+}
+
+/// A volume with dirty blocks and clean ones.
+pub(crate) fn served(options: &[&str]) -> (Volume, Daemon) {
     let volume = Volume::new(32, 64);
     must(&mut volume.format());
     let daemon = Daemon::spawn(volume.serve().args(options), &volume.log);
@@ -351,13 +364,7 @@ fn either_device_of_two_is_removed() {
     let (rounds, _) = beside_a_writer(&volume, &mut on_device(&volume, ["mirror", "remove"], &volume.cache));
     assert_alone(&volume, &mirror);
     assert_warm(&volume);
-    daemon.kill9();
-    let daemon = Daemon::spawn(volume.serve_from(&mirror).args(FROZEN), &volume.log);
-    daemon.ready();
-    assert_warm_after_a_kill(&volume);
-    assert_holds(&volume, &rounds);
-    daemon.kill9();
-    assert_sound(&mirror);
+    assert_survives_a_kill(&volume, daemon, &mirror, &rounds);
 }
 
 #[test]
@@ -381,13 +388,7 @@ fn the_other_device_of_two_leads_and_the_old_lead_may_go() {
     let (rounds, _) = beside_a_writer(&volume, &mut on_device(&volume, ["mirror", "remove"], &volume.cache));
     assert_alone(&volume, &mirror);
     assert_warm(&volume);
-    daemon.kill9();
-    let daemon = Daemon::spawn(volume.serve_from(&mirror).args(FROZEN), &volume.log);
-    daemon.ready();
-    assert_warm_after_a_kill(&volume);
-    assert_holds(&volume, &rounds);
-    daemon.kill9();
-    assert_sound(&mirror);
+    assert_survives_a_kill(&volume, daemon, &mirror, &rounds);
 }
 
 #[test]

@@ -110,8 +110,14 @@ fn clients_stay_connected_over_upgrades_and_failed_ones() {
     volume.drain();
     volume.stop();
     volume.assert_sound();
+    assert_origin_holds(&volume, &records, seed);
+}
+
+/// The origin alone has all that was acknowledged.
+#[track_caller]
+pub(crate) fn assert_origin_holds(volume: &Volume, records: &[Mutex<Record>], seed: u64) {
     let origin = fs::read(&volume.origin).expect("the origin can be read");
-    for record in &records {
+    for record in records {
         let record = lock(record);
         let from = record.first() as usize * SECTOR;
         let wrong = record.wrong_alive(record.first(), &origin[from..from + record.sectors() as usize * SECTOR]);

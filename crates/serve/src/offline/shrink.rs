@@ -216,7 +216,7 @@ fn shrink_by(
     let write = |source| CacheShrinkError::Write { cache: cache(), source };
     refuse(device, &before, to_bytes)?;
     if to_bytes == before.cache_bytes {
-        // It was cut off behind its last step but one, or has that size anyway.
+        // An earlier shrink to this size was cut off before its last step, or there was none.
         forget_end(device, &before, put).map_err(write)?;
         let index_bytes = index_bytes(&before).map_err(|why| CacheShrinkError::Index { cache: cache(), why })?;
         let dirty_blocks = before.dirty_blocks;

@@ -86,7 +86,8 @@ impl AsFd for Session {
 
 /// Lets a number of an open descriptor stand for another file.
 fn replace(number: RawFd, with: impl AsFd) -> io::Result<()> {
-    // SAFETY: a session has the number open, and it stays open: this owner is never dropped.
+    // SAFETY: the session's sender keeps the number open, also after its thread has ended. This
+    // second owner is never dropped.
     let mut descriptor = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
     Ok(rustix::io::dup3(with, &mut descriptor, DupFlags::CLOEXEC)?)
 }
