@@ -101,14 +101,7 @@ impl Prefetch {
         let status = client.status()?;
         let volume = self.of(&status)?;
         let ranges = self.ranges(volume)?;
-        let capacity = status.capacity_blocks * BLOCK_BYTES;
-        if ranges.bytes() > capacity {
-            return Err(anyhow!(
-                "{} are asked for, and the cache has room for {}; ask for less",
-                human::bytes(ranges.bytes()),
-                human::bytes(capacity)
-            ));
-        }
+        fits(ranges.bytes(), volume, status.capacity_blocks * BLOCK_BYTES)?;
         let outcome = self.bring(&mut client, &ranges, Counted::of(&status))?;
         if self.json {
             human::print_json(&outcome)?;
@@ -195,6 +188,22 @@ impl Prefetch {
     }
 }
 
+/// Refuses more than the cache holds, or than the volume may have of it.
+fn fits(asked: u64, volume: &VolumeReport, capacity: u64) -> anyhow::Result<()> {
+    let (name, largest, bytes) = (&volume.name, volume.share_max_bytes, human::bytes(asked));
+    if asked > capacity {
+        let capacity = human::bytes(capacity);
+        return Err(anyhow!("{bytes} are asked for, and the cache has room for {capacity}; ask for less"));
+    }
+    if largest > 0 && asked > largest {
+        let largest = human::bytes(largest);
+        return Err(anyhow!(
+            "{bytes} are asked for, and volume {name} may have {largest} of the cache; ask for less, or give it more: `flashfront volume set {name} --share-max SIZE`"
+        ));
+    }
+    Ok(())
+}
+
 fn told(outcome: &Outcome) -> String {
     let (all, brought) = (human::blocks(outcome.blocks), human::blocks(outcome.blocks_brought));
     let seconds = outcome.seconds;
@@ -204,7 +213,7 @@ fn told(outcome: &Outcome) -> String {
     let left = human::blocks(outcome.blocks_left);
     if outcome.blocks_left > 0 {
         return format!(
-            "{brought} brought in {seconds:.1} s, and {left} of {all} not: the cache has no free room for it (--replace lets old blocks leave), its device is too busy, or the flash budget is used up\n"
+            "{brought} brought in {seconds:.1} s, and {left} of {all} not: the cache has no free room for it or the volume has its largest part (--replace lets old blocks leave), its device is too busy, or the flash budget is used up\n"
         );
     }
     format!("all {all} are in the cache: {brought} brought in {seconds:.1} s, the rest was there\n")

@@ -79,6 +79,18 @@ fn only_free_room_is_used_unless_blocks_may_leave() {
 }
 
 #[test]
+fn more_than_the_largest_part_is_refused() {
+    let volume = served(64, 256);
+    must(volume.ask_two(["volume", "set"]).args(["data", "--share-max", "16MiB"]));
+    let refused = output(volume.ask("prefetch").args(["data", "--range", "0..17MiB"]));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    let names = "17.0 MiB are asked for, and volume data may have 16.0 MiB of the cache; ask for less";
+    assert!(refused.status.code() == Some(1) && said.contains(names), "{}", show(&refused));
+    prefetch(&volume, &["--range", "0..15MiB"]);
+    assert_eq!(missed(&volume, 0, 15 * MIB), 0);
+}
+
+#[test]
 fn what_a_recording_read_is_brought() {
     let volume = served(64, 64);
     let trace = volume.place.file("reads.csv");

@@ -8,6 +8,7 @@
 
 use crate::act::commit::append_promoted;
 use crate::act::read::{read_origin, read_step};
+use crate::act::shares::max::is_near_max;
 use crate::cx::{Cx, blocks_span};
 use crate::lane::Lane;
 use crate::organ::piece::{Piece, Warm};
@@ -38,8 +39,9 @@ pub(crate) fn bring(lane: &mut Lane, piece: usize, block: u32, warm: Warm, cx: &
     let origin = &cx.delta.origins[cx.facts.origin_of(flat)];
     let congested = cx.delta.gauge.reads_congested(&origin.gauge, cx.now).is_some();
     let unfit = lane.log.saturated() || origin.flush.is_overdue() || congested;
-    // Stricter than for blocks that were missed: for what comes now no segment is reclaimed.
-    let has_room = lane.log.free_segments() > lane.reclaim.watermark(&lane.log);
+    // Stricter than for blocks that were missed: for what comes now nothing makes room, neither
+    // reclaim nor the hand of largest parts.
+    let has_room = lane.log.free_segments() > lane.reclaim.watermark(&lane.log) && !is_near_max(flat, cx);
     let fits = warm == Warm::Replacing || has_room;
     let affordable = |cx: &mut Cx<'_>| cx.delta.budget.as_mut().is_none_or(|budget| budget.allows(cx.now));
     if fits && !unfit && affordable(cx) && append_promoted(lane, flat, 0, span, cx) {

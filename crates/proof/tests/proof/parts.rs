@@ -179,6 +179,24 @@ fn writes_of_a_volume_stay_within_its_largest_part() {
     client.leave();
 }
 
+/// What is brought takes no room from what the volume has, unless that may leave.
+#[test]
+fn what_is_brought_ends_at_the_largest_part() {
+    for lanes in [1, 4] {
+        let mut client = client(13, lanes, Mode::Writearound);
+        set(&mut client, 1, max(640)).unwrap();
+        for part in 0..20 {
+            client.warm(1, part * 64 * 8, 64 * 8, false);
+            client.finish();
+        }
+        let done = counters(&client);
+        assert_eq!(done.warmed_blocks + done.unwarmed_blocks, 1280);
+        assert!((500..=640).contains(&done.warmed_blocks) && done.evicted_blocks == 0, "{done:?}");
+        assert_eq!(read_within(&mut client, 1, 640, 0..500), 0, "what came first is there");
+        client.leave();
+    }
+}
+
 #[test]
 fn parts_that_make_no_sense_are_refused() {
     let mut client = client(11, 1, Mode::Writeback);
