@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use flashfront_object::{Answer, Effect, Fault, Name, Token};
 
+use crate::meter::Verb;
 use crate::place::Place;
 
 /// Requests at a time. A store 50 ms away gives 240 small ones in a second so.
@@ -188,6 +189,13 @@ impl Worker {
 
     fn carry(&self, effect: Effect) -> Back {
         let store = self.place.store();
+        match &effect {
+            Effect::Put { attempt: 1.., .. } => self.place.meter().repeats(Verb::Put),
+            Effect::Get { attempt: 1.., .. } => self.place.meter().repeats(Verb::Get),
+            Effect::List { attempt: 1.., .. } => self.place.meter().repeats(Verb::List),
+            Effect::Delete { attempt: 1.., .. } => self.place.meter().repeats(Verb::Delete),
+            _ => {}
+        }
         match effect {
             Effect::Put { token, name, body, create, .. } => {
                 let name = self.place.name(name);

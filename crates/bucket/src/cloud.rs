@@ -20,6 +20,7 @@ use object_store::{
     RetryConfig,
 };
 
+use crate::meter::code;
 use crate::store::{Listed, Store};
 
 /// A request that takes longer has failed: 8 MiB at 70 KB/s.
@@ -56,7 +57,8 @@ impl Cloud {
         // The second to come finds it installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = RUNTIME.clone().ok_or("the kernel has no thread for it")?;
-        let retry = RetryConfig { backoff: BackoffConfig::default(), max_retries: 1, retry_timeout: REQUEST_LIMIT };
+        // Whoever counts the requests repeats them.
+        let retry = RetryConfig { backoff: BackoffConfig::default(), max_retries: 0, retry_timeout: REQUEST_LIMIT };
         let client = ClientOptions::new().with_timeout(REQUEST_LIMIT).with_connect_timeout(CONNECT_LIMIT);
         // A server named by hand may speak plain HTTP: whoever has written http:// has meant it.
         let plain = ["AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_ENDPOINT_URL_S3"]
@@ -65,6 +67,8 @@ impl Cloud {
         let store: object_store::Result<Arc<dyn ObjectStore>> = match kind {
             Kind::S3 => {
                 let builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);
+                // Objects are deleted one by one, and not all stores know the request that deletes many.
+                let builder = builder.with_disable_bulk_delete(true);
                 builder.with_client_options(client.with_allow_http(plain)).build().map(|it| Arc::new(it) as _)
             }
             Kind::Google => {
@@ -112,11 +116,9 @@ fn fault(error: object_store::Error) -> Fault {
 }
 
 /// Whether the server has said no, as by 404 for a bucket that is not there. 408 and 429 are no
-/// refusals, and neither is 409, which a store says in a race. The crate has these codes in its
-/// texts alone.
+/// refusals, and neither is 409, which a store says in a race.
 fn is_refused(told: &str) -> bool {
-    let code = told.split_once("status code: ").and_then(|(_, rest)| rest.get(..3)?.parse::<u16>().ok());
-    code.is_some_and(|code| (400..500).contains(&code) && ![408, 409, 412, 429].contains(&code))
+    code(told).is_some_and(|code| (400..500).contains(&code) && ![408, 409, 412, 429].contains(&code))
 }
 
 /// The error with its causes, in one line.

@@ -9,6 +9,8 @@ use flashfront_object::{Key, Name};
 
 use crate::error::Error;
 use crate::folder::Folder;
+use crate::meter::Meter;
+use crate::metered::Metered;
 use crate::store::Store;
 
 /// The place of a volume: its store, and the prefix of its names.
@@ -19,6 +21,7 @@ pub struct Place {
     bucket: String,
     prefix: String,
     store: Arc<dyn Store>,
+    meter: Arc<Meter>,
 }
 
 /// Whether a text is the URL of a volume in an object store.
@@ -63,7 +66,7 @@ impl Place {
                     .strip_prefix('/')
                     .ok_or_else(|| wrong("the path of a file URL must be absolute", "write file:///the/whole/path"))?;
                 let store = Arc::new(Folder::new(Path::new("/")));
-                Ok(Self { url: format!("file:///{path}"), bucket: "file".to_owned(), prefix: path.to_owned(), store })
+                Ok(Self::new(format!("file:///{path}"), "file".to_owned(), path, store))
             }
             "s3" | "gs" | "az" => {
                 let (bucket, prefix) = rest.split_once('/').ok_or_else(|| {
@@ -76,7 +79,7 @@ impl Place {
                     return Err(wrong("it names no bucket", "write SCHEME://BUCKET/NAME"));
                 }
                 let (store, url) = (cloud(scheme, bucket, url)?, format!("{scheme}://{rest}"));
-                Ok(Self { url, bucket: format!("{scheme}://{bucket}"), prefix: prefix.to_owned(), store })
+                Ok(Self::new(url, format!("{scheme}://{bucket}"), prefix, store))
             }
             _ => Err(wrong("its scheme is not known", SCHEMES)),
         }
@@ -85,7 +88,13 @@ impl Place {
     /// A place in a store that is there already.
     #[must_use]
     pub fn in_store(store: Arc<dyn Store>, prefix: &str) -> Self {
-        Self { url: format!("memory:{prefix}"), bucket: "memory".to_owned(), prefix: prefix.to_owned(), store }
+        Self::new(format!("memory:{prefix}"), "memory".to_owned(), prefix, store)
+    }
+
+    fn new(url: String, bucket: String, prefix: &str, store: Arc<dyn Store>) -> Self {
+        let meter = Arc::new(Meter::default());
+        let store = Arc::new(Metered::new(store, Arc::clone(&meter)));
+        Self { url, bucket, prefix: prefix.to_owned(), store, meter }
     }
 
     /// The place, reached by another way.
@@ -97,6 +106,12 @@ impl Place {
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    /// Counts the requests that were made by this place and its copies.
+    #[must_use]
+    pub fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     /// The prefix of the volume's names.

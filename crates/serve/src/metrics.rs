@@ -18,6 +18,7 @@ use crate::report::{StatusReport, WhatIfReport};
 
 #[cfg(test)]
 mod format;
+mod stores;
 mod volumes;
 
 /// The report in the OpenMetrics text format.
@@ -30,6 +31,7 @@ pub fn encode(report: &StatusReport) -> String {
         Info::new([("version", report.version.clone()), ("backend", report.backend.clone())]),
     );
     volumes::register(report, &mut registry);
+    stores::register(report, &mut registry);
     hangs(report, &mut registry);
     what_if(report, &mut registry);
     registry.register_collector(Box::new(Numbers(report.clone())));

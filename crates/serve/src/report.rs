@@ -12,6 +12,7 @@ use crate::latency::Summary;
 
 mod counters;
 mod latency;
+mod store;
 #[cfg(test)]
 mod tests;
 mod volume;
@@ -20,6 +21,7 @@ mod window;
 
 pub use counters::CounterReport;
 pub use latency::{KindReport, LatencyReport, Micros};
+pub use store::{AskedReport, StoreReport};
 pub(crate) use volume::begun_seconds;
 pub use volume::{LinkReport, VolumeFacts, VolumeReport};
 pub use what_if::WhatIfReport;

@@ -3,7 +3,7 @@
 
 use std::fmt::{Result, Write};
 
-use flashfront_serve::report::{HangReport, StatusReport, VolumeReport};
+use flashfront_serve::report::{AskedReport, HangReport, StatusReport, StoreReport, VolumeReport};
 
 use crate::human;
 
@@ -144,7 +144,30 @@ fn volume(out: &mut String, volume: &VolumeReport, without_cache: bool) -> Resul
     if !without_cache {
         entry(out, "  policy", &format!("{}, durability {}", volume.policy, volume.durability))?;
     }
+    if let Some(asked) = &volume.store {
+        entry(out, "  store", &store(asked))?;
+    }
     volume_alarms(out, volume)
+}
+
+/// The requests to an object store, and what became of them.
+fn store(asked: &StoreReport) -> String {
+    let of = |(name, it): (&str, &AskedReport)| match it.latency_us.count {
+        0 => format!("no {name}"),
+        _ => format!("{} {name} (p99 {})", human::count(it.requests), human::latency(it.latency_us.p99.ns())),
+    };
+    let kinds = asked.each().map(of).join(", ");
+    let (sent, received) = (human::bytes(asked.put.bytes), human::bytes(asked.get.bytes));
+    let sum = |count: fn(&AskedReport) -> u64| asked.each().map(|it| count(it.1)).iter().sum();
+    let told = match (sum(|it| it.errors), sum(|it| it.throttled), sum(|it| it.retries)) {
+        (0, ..) => String::new(),
+        (errors, throttled, retries) => format!(
+            "; {}, {throttled} of them as the store wants fewer requests, {} sent again",
+            human::counted(errors, "error"),
+            human::count(retries)
+        ),
+    };
+    format!("{kinds}; {sent} sent, {received} received{told}")
 }
 
 /// A volume in a line.

@@ -43,6 +43,7 @@ mod monitoring;
 mod network;
 mod object_conditions;
 mod object_keys;
+mod object_metrics;
 mod object_requests;
 mod object_servers;
 mod object_snapshots;

@@ -184,7 +184,9 @@ impl Server for Objects {
     }
 
     fn link(&self) -> LinkState {
-        locked(&self.shared.link).clone()
+        let mut link = locked(&self.shared.link).clone();
+        link.store.get_or_insert_default().requests = self.place.meter().tallies();
+        link
     }
 
     fn watch(&self, watch: LinkWatch) {

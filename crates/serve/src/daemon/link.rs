@@ -13,7 +13,7 @@ use flashfront_engine::format::{OriginRecord, Superblock};
 
 use super::members::Members;
 use crate::config::Config;
-use crate::report::{LinkReport, begun_seconds};
+use crate::report::{LinkReport, StoreReport, begun_seconds};
 use crate::{stale, superblock};
 
 /// Looks after the links of all devices that have one.
@@ -110,6 +110,7 @@ fn tell(name: &str, role: &str, news: &LinkNews) {
 pub(super) fn report(origin: &DeviceFile) -> LinkReport {
     let link = origin.link().unwrap_or_default();
     let (away_s, why) = link.away.map_or((None, None), |(since, why)| (Some(since.elapsed().as_secs()), Some(why)));
+    let requests = link.store.as_ref().map(|store| StoreReport::new(store.requests.clone()));
     let store = link.store.unwrap_or_default();
     LinkReport {
         away_s,
@@ -118,5 +119,6 @@ pub(super) fn report(origin: &DeviceFile) -> LinkReport {
         unsent_bytes: store.unsent_bytes,
         unsent_age_s: store.unsent_since.map_or(0, |since| begun_seconds(since.elapsed())),
         fenced: store.fenced,
+        requests,
     }
 }

@@ -7,7 +7,7 @@ use flashfront_engine::format::Shares;
 use flashfront_engine::{BLOCK_BYTES, OriginId, OriginStatus};
 use serde::{Deserialize, Serialize};
 
-use super::{Grown, HangReport, LatencyReport, RecentReport};
+use super::{Grown, HangReport, LatencyReport, RecentReport, StoreReport};
 use crate::latency::{Cumulative, Durations, Kind, Summary};
 use crate::origin_errors::OriginErrors;
 
@@ -26,6 +26,8 @@ pub struct LinkReport {
     pub unsent_age_s: u64,
     /// By whom the volume in the object store was taken over, if it was.
     pub fenced: Option<String>,
+    /// The requests to the object store; `None` with another origin.
+    pub requests: Option<StoreReport>,
 }
 
 /// Facts of a volume that the daemon knows and the engine does not.
@@ -168,6 +170,9 @@ pub struct VolumeReport {
     /// How often the connection to its origin's server was lost and made again, since the start.
     #[serde(default)]
     pub reconnects: u64,
+    /// The requests to the object store of its origin; null if its origin is none.
+    #[serde(default)]
+    pub store: Option<StoreReport>,
     /// Reads of its origin that failed, since the start.
     #[serde(default)]
     pub origin_read_errors: u64,
@@ -283,6 +288,7 @@ impl VolumeReport {
             away_s: origin_link.away_s.unwrap_or(0),
             away_why: origin_link.why,
             reconnects: origin_link.reconnects,
+            store: origin_link.requests,
             origin_read_errors: failed.reads,
             origin_write_errors: failed.writes,
             read_bytes: bytes(Kind::Hit) + bytes(Kind::Miss),

@@ -5,6 +5,8 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
+use flashfront_bucket::Tally;
+
 /// The link to a server, as it is now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkState {
@@ -27,6 +29,8 @@ pub struct StoreState {
     pub fenced: Option<String>,
     /// The writer that had the volume open when it was opened here.
     pub open_by: Option<OpenBy>,
+    /// The requests to the store, in the order of [`Verb::ALL`](flashfront_bucket::Verb::ALL).
+    pub requests: [Tally; 4],
 }
 
 /// A writer that has a volume in an object store open, or has died with it open.

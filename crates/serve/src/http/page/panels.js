@@ -204,7 +204,19 @@ function devices(status) {
     origins[0].cells[4] = bytes(status.origin_writes_bytes);
   }
   const note = origins.length > 1 || caches.length > 1 ? [element("p", { class: "note" }, "Bytes are those of all cache devices and of all origins together.")] : [];
-  return [table("Devices", [["device"], ["path", "path"], ["state"], ["read since the start"], ["written since the start"]], [...caches, ...origins]), ...note];
+  return [table("Devices", [["device"], ["path", "path"], ["state"], ["read since the start"], ["written since the start"]], [...caches, ...origins]), ...note, ...stores(status)];
+}
+
+/** The requests to the object stores of volumes, as stores charge for them. */
+function stores(status) {
+  const number = (value) => (value > 0 ? element("span", { class: "bad" }, whole(value)) : "0");
+  const rows = status.volumes.filter((it) => it.store).flatMap((volume) => Object.entries(volume.store).map(([kind, it]) => ({ cells: [
+    `${kind.toUpperCase()} of ${volume.name}`, whole(it.requests), ["get", "put"].includes(kind) ? bytes(it.bytes) : "",
+    micros(it.latency_us.count ? it.latency_us.p50 : null), micros(it.latency_us.count ? it.latency_us.p99 : null),
+    number(it.errors), number(it.throttled), whole(it.retries)] })));
+  if (rows.length === 0) return [];
+  return [table("Requests to object stores", [["to the object store"], ["requests"], ["bytes"], ["median"], ["p99"], ["errors"], ["refused as too many"], ["sent again"]], rows),
+    element("p", { class: "note" }, "Since the start; times are of the newest 512 requests of a kind.")];
 }
 
 function health(status) {
