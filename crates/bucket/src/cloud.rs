@@ -9,6 +9,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use flashfront_object::Fault;
 use futures_util::TryStreamExt;
 use object_store::aws::AmazonS3Builder;
@@ -20,7 +21,8 @@ use object_store::{
     RetryConfig,
 };
 
-use crate::meter::code;
+use crate::hedge::hedged;
+use crate::meter::{Meter, SHORT_BYTES, code};
 use crate::store::{Listed, Store};
 
 /// A request that takes longer has failed: 8 MiB at 70 KB/s.
@@ -48,12 +50,13 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Cloud {
     store: Arc<dyn ObjectStore>,
+    meter: Arc<Meter>,
     runtime: tokio::runtime::Handle,
 }
 
 impl Cloud {
     /// Finds credentials and settings. Nothing is asked for yet.
-    pub(crate) fn new(kind: Kind, bucket: &str) -> Result<Self, String> {
+    pub(crate) fn new(kind: Kind, bucket: &str, meter: Arc<Meter>) -> Result<Self, String> {
         // The second to come finds it installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = RUNTIME.clone().ok_or("the kernel has no thread for it")?;
@@ -67,7 +70,7 @@ impl Cloud {
         let store: object_store::Result<Arc<dyn ObjectStore>> = match kind {
             Kind::S3 => {
                 let builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);
-                // Objects are deleted one by one, and not all stores know the request that deletes many.
+                // Objects are deleted one by one, as not all stores know more.
                 let builder = builder.with_disable_bulk_delete(true);
                 builder.with_client_options(client.with_allow_http(plain)).build().map(|it| Arc::new(it) as _)
             }
@@ -80,7 +83,7 @@ impl Cloud {
                 builder.with_client_options(client).build().map(|it| Arc::new(it) as _)
             }
         };
-        Ok(Self { store: store.map_err(|error| one_line(&error))?, runtime })
+        Ok(Self { store: store.map_err(|error| one_line(&error))?, meter, runtime })
     }
 
     /// Does a request in the thread of the connections, and waits for it.
@@ -135,19 +138,35 @@ fn one_line(error: &dyn std::error::Error) -> String {
     told.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// A body that the crate sends without a copy.
+struct Shared(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl Store for Cloud {
-    fn put(&self, name: &str, body: &[u8], create: bool) -> Result<(), Fault> {
-        let (store, path, payload) = (Arc::clone(&self.store), Path::from(name), PutPayload::from(body.to_vec()));
+    fn put(&self, name: &str, body: &Arc<Vec<u8>>, create: bool) -> Result<(), Fault> {
+        let (store, path, payload) =
+            (Arc::clone(&self.store), Path::from(name), PutPayload::from(Bytes::from_owner(Shared(Arc::clone(body)))));
         let mode = if create { PutMode::Create } else { PutMode::Overwrite };
         let options = PutOptions { mode, ..PutOptions::default() };
         self.run(async move { store.put_opts(&path, payload, options).await.map(drop) })
     }
 
     fn get(&self, name: &str, range: Option<(u64, u64)>) -> Result<Vec<u8>, Fault> {
-        let (store, path) = (Arc::clone(&self.store), Path::from(name));
+        let (store, path, meter) = (Arc::clone(&self.store), Path::from(name), Arc::clone(&self.meter));
+        let is_short = range.is_some_and(|(_, len)| len <= SHORT_BYTES);
         let range = range.map(|(at, len)| GetRange::Bounded(at..at + len));
         let options = GetOptions { range, ..GetOptions::default() };
-        self.run(async move { Ok(store.get_opts(&path, options).await?.bytes().await?.to_vec()) })
+        self.run(async move {
+            let get = || async { store.get_opts(&path, options.clone()).await?.bytes().await };
+            let bytes = if is_short { hedged(&meter, get).await? } else { get().await? };
+            // No copy, as nobody else has them.
+            Ok(bytes.into())
+        })
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<Listed>, Fault> {

@@ -86,7 +86,7 @@ impl<'a> Probe<'a> {
         let store = self.place.store();
         match put(self.place, &self.name, body) {
             // A store may refuse the condition, and not the object.
-            Err(Error::Refused { what, .. }) if store.put(&self.name, body, false).is_ok() => {
+            Err(Error::Refused { what, .. }) if store.put(&self.name, &Arc::new(body.to_vec()), false).is_ok() => {
                 Err(unfit(self.place, format!("refuses to create an object only if it is absent ({what})")))
             }
             created => created,
@@ -103,7 +103,8 @@ impl Drop for Probe<'_> {
 
 /// Creates an object; says whether this call did. A lost reply is told from a lost race.
 pub(crate) fn put(place: &Place, name: &str, body: &[u8]) -> Result<bool, Error> {
-    let created = again(|| place.store().put(name, body, true));
+    let whole = Arc::new(body.to_vec());
+    let created = again(|| place.store().put(name, &whole, true));
     match created {
         Ok(()) => Ok(true),
         Err(Fault::Taken) => match again(|| place.store().get(name, None)) {
@@ -143,7 +144,7 @@ struct Looks {
 }
 
 impl Store for Looks {
-    fn put(&self, name: &str, body: &[u8], create: bool) -> Result<(), Fault> {
+    fn put(&self, name: &str, body: &Arc<Vec<u8>>, create: bool) -> Result<(), Fault> {
         if create {
             match self.store.get(name, Some((0, 1))) {
                 Err(Fault::Absent) => {}
@@ -183,7 +184,7 @@ mod tests {
     }
 
     impl Store for Unconditional {
-        fn put(&self, name: &str, body: &[u8], create: bool) -> Result<(), Fault> {
+        fn put(&self, name: &str, body: &Arc<Vec<u8>>, create: bool) -> Result<(), Fault> {
             match create && self.refuses {
                 true => Err(Fault::Refused("501 Not Implemented".to_owned())),
                 false => self.store.put(name, body, false),
@@ -234,7 +235,8 @@ mod tests {
         to_write(&place, false).unwrap();
         let moved = Arc::new(Unconditional { store: Memory::default(), refuses: false });
         let all = place.store().list("").unwrap();
-        all.iter().for_each(|it| moved.put(&it.name, &place.store().get(&it.name, None).unwrap(), false).unwrap());
+        all.iter()
+            .for_each(|it| moved.put(&it.name, &Arc::new(place.store().get(&it.name, None).unwrap()), false).unwrap());
         let moved = Place::in_store(moved, "disk");
         assert!(matches!(to_write(&moved, false), Err(Error::Unfit { .. })));
         assert!(matches!(snapshot(&moved, "kept"), Err(Error::Unfit { .. })));

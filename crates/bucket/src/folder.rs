@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flashfront_object::Fault;
@@ -65,7 +66,7 @@ fn fault(error: &io::Error) -> Fault {
 }
 
 impl Store for Folder {
-    fn put(&self, name: &str, body: &[u8], create: bool) -> Result<(), Fault> {
+    fn put(&self, name: &str, body: &Arc<Vec<u8>>, create: bool) -> Result<(), Fault> {
         self.put_now(&self.root.join(name), body, create).map_err(|error| fault(&error))
     }
 
@@ -126,11 +127,12 @@ mod tests {
         let store = Folder::new(folder.path());
         assert_eq!(store.get("a/b/one", None), Err(Fault::Absent));
         assert_eq!(store.list("a/b/").unwrap(), []);
-        store.put("a/b/one", b"0123456789", true).unwrap();
-        assert_eq!(store.put("a/b/one", b"other", true), Err(Fault::Taken));
+        store.put("a/b/one", &Arc::new(b"0123456789".to_vec()), true).unwrap();
+        let other = Arc::new(b"other".to_vec());
+        assert_eq!(store.put("a/b/one", &other, true), Err(Fault::Taken));
         assert_eq!(store.get("a/b/one", Some((2, 3))).unwrap(), b"234");
         assert_eq!(store.get("a/b/one", Some((8, 30))).unwrap(), b"89");
-        store.put("a/b/one", b"other", false).unwrap();
+        store.put("a/b/one", &other, false).unwrap();
         assert_eq!(store.get("a/b/one", None).unwrap(), b"other");
         assert_eq!(store.list("a/b/").unwrap(), [Listed { name: "a/b/one".to_owned(), bytes: 5 }]);
         assert_eq!(fs::read_dir(folder.path().join("a/b")).unwrap().count(), 1, "nothing unfinished is left");

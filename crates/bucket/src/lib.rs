@@ -11,6 +11,8 @@ mod cloud;
 mod error;
 mod fit;
 mod folder;
+#[cfg(feature = "s3")]
+mod hedge;
 mod keys;
 mod meter;
 mod metered;

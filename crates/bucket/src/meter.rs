@@ -15,6 +15,15 @@ use flashfront_object::Fault;
 pub const BOUNDS_MS: [u64; 15] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 120_000];
 /// The newest durations, of which percentiles are told.
 const RECENT: usize = 512;
+/// A GET of at most so many bytes may be sent twice. The time of longer ones tells the link's rate.
+pub(crate) const SHORT_BYTES: u64 = 1 << 20;
+/// Short GETs before it is known how long they take, and between two looks at that.
+const KNOWN: usize = 128;
+const LOOKS: u64 = 32;
+/// A GET that ends sooner is not slow, however fast the others were.
+const SLOW_MIN: Duration = Duration::from_millis(10);
+/// The GETs among which one may be sent twice: 5 %.
+const HEDGES: u64 = 20;
 
 /// The kind of a request, as stores charge for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +59,14 @@ impl Verb {
 pub struct Tally {
     /// The tries that have ended.
     pub requests: u64,
-    /// Those that failed. That an object is absent, or a name in use, is an answer and no failure.
+    /// Requests that failed. An absent object, or a name in use, is an answer and no failure.
     pub errors: u64,
-    /// Those of the errors by which the store asked for fewer requests: 429 and 503.
+    /// The errors by which the store asked for fewer requests: 429 and 503.
     pub throttled: u64,
     /// Requests that were sent again after an error.
     pub retries: u64,
+    /// GETs that were sent a second time as the first one was slow; they are requests, too.
+    pub hedged: u64,
     /// Bytes of objects that were sent, or received; without heads and lists.
     pub bytes: u64,
     /// How many took how long, by [`BOUNDS_MS`]; the last one has no bound.
@@ -93,6 +104,27 @@ impl Recent {
 struct Kind {
     tally: Tally,
     newest: VecDeque<u64>,
+    /// The newest durations of short GETs, how many there were, and when one is slow.
+    short: VecDeque<u64>,
+    shorts: u64,
+    slow_us: Option<u64>,
+}
+
+impl Kind {
+    fn note_short(&mut self, us: u64) {
+        push(&mut self.short, us);
+        self.shorts += 1;
+        if self.short.len() >= KNOWN && self.shorts.is_multiple_of(LOOKS) {
+            self.slow_us = Some(Recent::of(&self.short).p99_us);
+        }
+    }
+}
+
+fn push(newest: &mut VecDeque<u64>, us: u64) {
+    if newest.len() == RECENT {
+        newest.pop_front();
+    }
+    newest.push_back(us);
 }
 
 /// The requests to the store of a volume.
@@ -117,10 +149,10 @@ impl Meter {
     pub(crate) fn ended(&self, verb: Verb, took: Duration, outcome: Result<(u64, u64), &Fault>) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let mut kind = self.kind(verb);
-        if kind.newest.len() == RECENT {
-            kind.newest.pop_front();
+        push(&mut kind.newest, us);
+        if verb == Verb::Get && matches!(outcome, Ok((_, bytes)) if bytes <= SHORT_BYTES) {
+            kind.note_short(us);
         }
-        kind.newest.push_back(us);
         let tally = &mut kind.tally;
         let bucket = BOUNDS_MS.iter().position(|bound| us <= bound * 1_000).unwrap_or(BOUNDS_MS.len());
         tally.buckets[bucket] += 1;
@@ -145,6 +177,22 @@ impl Meter {
         self.kind(verb).tally.retries += 1;
     }
 
+    /// The time after which a short GET is slow: 99 of 100 took less lately. `None` if too few were
+    /// seen.
+    pub(crate) fn slow_after(&self) -> Option<Duration> {
+        let slow_us = self.kind(Verb::Get).slow_us?;
+        Some(Duration::from_micros(slow_us).max(SLOW_MIN))
+    }
+
+    /// Whether a GET may be sent a second time, which is counted then.
+    pub(crate) fn may_hedge(&self) -> bool {
+        let tally = &mut self.kind(Verb::Get).tally;
+        let may = (tally.hedged + 1) * HEDGES <= tally.requests;
+        tally.hedged += u64::from(may);
+        tally.requests += u64::from(may);
+        may
+    }
+
     /// The requests so far, in the order of [`Verb::ALL`].
     #[must_use]
     pub fn tallies(&self) -> [Tally; 4] {
@@ -155,8 +203,8 @@ impl Meter {
     }
 }
 
-/// The code by which a server has answered, as the texts of the crate `object_store` have it: it has
-/// these codes nowhere else.
+/// The code by which a server has answered. The crate `object_store` has these codes in its texts
+/// alone.
 pub(crate) fn code(told: &str) -> Option<u16> {
     told.split_once("status code: ").and_then(|(_, rest)| rest.get(..3)?.parse().ok())
 }

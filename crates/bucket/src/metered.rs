@@ -58,7 +58,7 @@ impl Metered {
 }
 
 impl Store for Metered {
-    fn put(&self, name: &str, body: &[u8], create: bool) -> Result<(), Fault> {
+    fn put(&self, name: &str, body: &Arc<Vec<u8>>, create: bool) -> Result<(), Fault> {
         self.ask(Verb::Put, |store| store.put(name, body, create), |()| (1, body.len() as u64))
     }
 
@@ -96,7 +96,7 @@ mod tests {
     }
 
     impl Store for Failing {
-        fn put(&self, name: &str, body: &[u8], create: bool) -> Result<(), Fault> {
+        fn put(&self, name: &str, body: &Arc<Vec<u8>>, create: bool) -> Result<(), Fault> {
             self.fate()?;
             self.0.put(name, body, create)
         }
@@ -122,8 +122,9 @@ mod tests {
         let meter = Arc::new(Meter::default());
         let failing = Failing(Memory::default(), vec![0, 3, 4], AtomicU64::new(0));
         let store = Metered::new(Arc::new(failing), Arc::clone(&meter));
-        store.put("a/1", &[7; 100], true).unwrap();
-        assert_eq!(store.put("a/1", &[7; 100], true), Err(Fault::Taken));
+        let body = Arc::new(vec![7; 100]);
+        store.put("a/1", &body, true).unwrap();
+        assert_eq!(store.put("a/1", &body, true), Err(Fault::Taken));
         assert!(matches!(store.get("a/1", None), Err(Fault::Away(_))), "two tries");
         assert_eq!(store.get("a/1", Some((10, 20))).unwrap().len(), 20);
         assert_eq!(store.list("a/").unwrap().len(), 1);

@@ -122,6 +122,7 @@ pub fn clone(from: &Place, name: &str, to: &Place) -> Result<(), Error> {
     let source: Arc<str> = from.prefix().into();
     let (checkpoint, first) = state.clone_from(&source, random_id(), this_writer());
     let (map, body) = checkpoint;
+    let body = Arc::new(body);
     again(|| to.store().put(&to.name(map), &body, false)).map_err(|fault| error(to, fault))?;
     put_first(to, &first)
 }

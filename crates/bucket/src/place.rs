@@ -66,7 +66,7 @@ impl Place {
                     .strip_prefix('/')
                     .ok_or_else(|| wrong("the path of a file URL must be absolute", "write file:///the/whole/path"))?;
                 let store = Arc::new(Folder::new(Path::new("/")));
-                Ok(Self::new(format!("file:///{path}"), "file".to_owned(), path, store))
+                Ok(Self::new(format!("file:///{path}"), "file".to_owned(), path, store, Arc::default()))
             }
             "s3" | "gs" | "az" => {
                 let (bucket, prefix) = rest.split_once('/').ok_or_else(|| {
@@ -78,8 +78,9 @@ impl Place {
                 if bucket.is_empty() {
                     return Err(wrong("it names no bucket", "write SCHEME://BUCKET/NAME"));
                 }
-                let (store, url) = (cloud(scheme, bucket, url)?, format!("{scheme}://{rest}"));
-                Ok(Self::new(url, format!("{scheme}://{bucket}"), prefix, store))
+                let meter = Arc::default();
+                let (store, url) = (cloud(scheme, bucket, url, &meter)?, format!("{scheme}://{rest}"));
+                Ok(Self::new(url, format!("{scheme}://{bucket}"), prefix, store, meter))
             }
             _ => Err(wrong("its scheme is not known", SCHEMES)),
         }
@@ -88,11 +89,10 @@ impl Place {
     /// A place in a store that is there already.
     #[must_use]
     pub fn in_store(store: Arc<dyn Store>, prefix: &str) -> Self {
-        Self::new(format!("memory:{prefix}"), "memory".to_owned(), prefix, store)
+        Self::new(format!("memory:{prefix}"), "memory".to_owned(), prefix, store, Arc::default())
     }
 
-    fn new(url: String, bucket: String, prefix: &str, store: Arc<dyn Store>) -> Self {
-        let meter = Arc::new(Meter::default());
+    fn new(url: String, bucket: String, prefix: &str, store: Arc<dyn Store>, meter: Arc<Meter>) -> Self {
         let store = Arc::new(Metered::new(store, Arc::clone(&meter)));
         Self { url, bucket, prefix: prefix.to_owned(), store, meter }
     }
@@ -162,19 +162,19 @@ fn shown(url: &str) -> String {
 const SCHEMES: &str = "write file:///the/whole/path, s3://BUCKET/NAME, gs://BUCKET/NAME or az://CONTAINER/NAME";
 
 #[cfg(feature = "s3")]
-fn cloud(scheme: &str, bucket: &str, url: &str) -> Result<Arc<dyn Store>, Error> {
+fn cloud(scheme: &str, bucket: &str, url: &str, meter: &Arc<Meter>) -> Result<Arc<dyn Store>, Error> {
     use crate::cloud::{Cloud, Kind};
     let (kind, todo) = match scheme {
         "gs" => (Kind::Google, "set what it misses in the environment (GOOGLE_APPLICATION_CREDENTIALS and others)"),
         "az" => (Kind::Azure, "set what it misses in the environment (AZURE_STORAGE_ACCOUNT_NAME and others)"),
         _ => (Kind::S3, "set what it misses in the environment (AWS_REGION, AWS_ENDPOINT_URL and others)"),
     };
-    let made = Cloud::new(kind, bucket);
+    let made = Cloud::new(kind, bucket, Arc::clone(meter));
     Ok(Arc::new(made.map_err(|what| Error::Url { url: url.to_owned(), what, todo })?))
 }
 
 #[cfg(not(feature = "s3"))]
-fn cloud(_: &str, _: &str, url: &str) -> Result<Arc<dyn Store>, Error> {
+fn cloud(_: &str, _: &str, url: &str, _: &Arc<Meter>) -> Result<Arc<dyn Store>, Error> {
     let what = "this program was built without object stores of the network".to_owned();
     Err(Error::Url { url: url.to_owned(), what, todo: "build it with the feature `s3`" })
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flashfront_object::Fault;
 
@@ -23,7 +23,7 @@ pub trait Store: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// [`Fault`].
-    fn put(&self, name: &str, body: &[u8], create: bool) -> Result<(), Fault>;
+    fn put(&self, name: &str, body: &Arc<Vec<u8>>, create: bool) -> Result<(), Fault>;
 
     /// Fetches an object, or a range of it: first byte and length. Of an object that is too short
     /// what there is.
@@ -48,22 +48,22 @@ pub trait Store: fmt::Debug + Send + Sync {
 /// A store in RAM, for tests.
 #[derive(Debug, Default)]
 pub struct Memory {
-    objects: Mutex<BTreeMap<String, Vec<u8>>>,
+    objects: Mutex<BTreeMap<String, Arc<Vec<u8>>>>,
 }
 
 impl Memory {
-    fn objects(&self) -> MutexGuard<'_, BTreeMap<String, Vec<u8>>> {
+    fn objects(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Vec<u8>>>> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Store for Memory {
-    fn put(&self, name: &str, body: &[u8], create: bool) -> Result<(), Fault> {
+    fn put(&self, name: &str, body: &Arc<Vec<u8>>, create: bool) -> Result<(), Fault> {
         let mut objects = self.objects();
         if create && objects.contains_key(name) {
             return Err(Fault::Taken);
         }
-        objects.insert(name.to_owned(), body.to_vec());
+        objects.insert(name.to_owned(), Arc::clone(body));
         Ok(())
     }
 

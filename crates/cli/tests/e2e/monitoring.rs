@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::harness::{Daemon, Place, Volume, free_port, get, must, skip_without, tool};
+use crate::harness::{Daemon, Disk, Form, Place, Store, Volume, free_port, get, must, skip_without, tool};
 
 fn contrib(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib").join(name)
@@ -63,9 +63,15 @@ fn each_metric_that_alarms_and_dashboards_name_is_exported() {
     for nth in 0..2048 {
         client.read_at(nth * 397 % 1024 * (256 << 10), &mut bytes).expect("the volume can be read");
     }
-    let exported = get(http, "/metrics");
+    let mut exported = get(http, "/metrics");
     drop(client);
     daemon.stop();
+    // Only volumes in object stores have metrics of these.
+    let mut disk = Disk::new(Store::Folder, Form::PLAIN);
+    let mut serve = disk.volume.serve();
+    disk.volume.start_by(serve.args(["--http", &format!("127.0.0.1:{http}")]));
+    exported.push_str(&get(http, "/metrics"));
+    disk.volume.stop();
     for file in ["grafana/flashfront.json", "prometheus/flashfront.rules.yml", "prometheus/flashfront.rules.test.yml"] {
         let text = read(file);
         let names = named(&text);

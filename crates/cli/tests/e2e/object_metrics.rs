@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a daemon tells of its requests to a store: as many as the store has seen, with the bytes that
-//! it has got, and the faults that a proxy makes.
+//! The daemon counts its requests to a store: as many as the store has seen, with their bytes. The
+//! faults that a proxy makes are counted, too.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::harness::{
-    BLOCK, Disk, Form, Maker, Store, Weather, first, free_port, get, must, payload, place, wait_for, write,
+    BLOCK, Disk, Form, Maker, Store, Volume, Weather, first, free_port, get, must, payload, place, wait_for, write,
 };
 
 /// What a daemon writes to see whether the store keeps conditions.
@@ -113,4 +113,46 @@ fn each_request_counts_and_each_fault() {
     let said = must(&mut disk.volume.ask("status"));
     assert!(said.contains("as the store wants fewer requests"), "{said}");
     disk.volume.stop();
+}
+
+/// A read whose GET the store never answers ends: the GET is sent a second time, and that answer is
+/// taken.
+#[test]
+fn a_get_that_is_slow_is_sent_a_second_time() {
+    let Some(store) = Store::server(Maker::Moto) else { return };
+    let mut disk = Disk::new(store, Form::PLAIN);
+    disk.start();
+    // Objects of a block each, far from each other: each is a GET for who has an empty cache.
+    let (blocks, apart) = (160, 16 * BLOCK);
+    let mut client = disk.volume.connect();
+    for nth in 0..blocks {
+        client.write_at(nth * apart, &payload(nth), false).expect("the volume takes writes");
+        client.flush().expect("the cache device is well");
+    }
+    drop(client);
+    disk.volume.drain();
+    disk.volume.stop();
+
+    let mut other = Volume::new(64, 1);
+    other.origin.clone_from(&disk.volume.origin);
+    disk.format(&other);
+    let mut serve = other.serve();
+    other.start_by(disk.known(serve.args(["--read-around=0B"])));
+    let mut client = other.connect();
+    let mut read = |nth: u64| {
+        let mut bytes = vec![0; BLOCK as usize];
+        client.read_at(nth * apart, &mut bytes).expect("the volume can be read");
+        assert!(bytes == payload(nth), "block {nth}");
+    };
+    (0..blocks - 1).for_each(&mut read);
+    let proxy = disk.store.proxy();
+    let before = sum(&first(&other), "hedged");
+    proxy.hold_next_get();
+    read(blocks - 1);
+    assert_eq!(proxy.seen().held, 1, "the first GET still waits");
+    let now = first(&other);
+    let (hedged, gets) = (sum(&now, "hedged"), now["store"]["get"]["requests"].as_u64().expect("a number"));
+    assert!(hedged > before && hedged * 20 <= gets, "{now}");
+    proxy.release();
+    other.stop();
 }

@@ -35,6 +35,8 @@ use session::Session;
 const PLACES: usize = 64;
 /// Extents that were read and are kept in RAM. The cache in front keeps what is read again.
 const RECENT_BYTES: usize = 8 << 20;
+/// Uploads at a time. Three of 8 MiB fill 100 MB/s, also 100 ms away. Each is RAM.
+const UPLOADS: usize = 3;
 /// The unit of volumes, where their size allows it: smaller extents would fill the map.
 const BLOCK_BYTES: u64 = 4096;
 
@@ -92,7 +94,7 @@ fn wake(shared: &Arc<Shared>) -> Wake {
 /// How volumes work here. Between two flushes all or nothing is there: a flush is where a state of
 /// the bucket alone may end.
 fn options() -> Options {
-    Options { whole_flushes: true, recent_bytes: RECENT_BYTES, ..Options::default() }
+    Options { whole_flushes: true, recent_bytes: RECENT_BYTES, uploads: UPLOADS, ..Options::default() }
 }
 
 /// An open volume.

@@ -36,15 +36,18 @@ pub(super) fn register(report: &StatusReport, registry: &mut Registry) {
         }
         registry.register(format!("volume_store_{name}"), help, family);
     }
-    let (sent, received) =
-        (Family::<[(&str, String); 1], Counter>::default(), Family::<[(&str, String); 1], Counter>::default());
+    let sent = Family::<[(&str, String); 1], Counter>::default();
+    let received = Family::<[(&str, String); 1], Counter>::default();
+    let hedged = Family::<[(&str, String); 1], Counter>::default();
     for (volume, tallies) in &stores {
         let labels = [("volume", volume.clone())];
         sent.get_or_create(&labels).inc_by(tallies[Verb::Put as usize].bytes);
         received.get_or_create(&labels).inc_by(tallies[Verb::Get as usize].bytes);
+        hedged.get_or_create(&labels).inc_by(tallies[Verb::Get as usize].hedged);
     }
     registry.register("volume_store_sent_bytes", "Bytes of objects that were sent to the store", sent);
     registry.register("volume_store_received_bytes", "Bytes of objects that the store sent", received);
+    registry.register("volume_store_hedged", "GETs that were sent a second time as the first was slow", hedged);
     registry.register_collector(Box::new(Took(stores)));
 }
 

@@ -11,12 +11,14 @@ use super::{KindReport, Micros};
 pub struct AskedReport {
     /// The requests that have ended, also those that failed.
     pub requests: u64,
-    /// Those that failed.
+    /// Requests that failed.
     pub errors: u64,
-    /// Those of the errors by which the store asked for fewer requests (429, 503).
+    /// The errors by which the store asked for fewer requests (429, 503).
     pub throttled: u64,
     /// Requests that were sent again after an error.
     pub retries: u64,
+    /// GETs that were sent a second time as the first one was slow; they are requests, too.
+    pub hedged: u64,
     /// Bytes of objects that were sent or received.
     pub bytes: u64,
     /// How long the newest ones took, 512 at most.
@@ -32,6 +34,7 @@ impl From<&Tally> for AskedReport {
             errors: it.errors,
             throttled: it.throttled,
             retries: it.retries,
+            hedged: it.hedged,
             bytes: it.bytes,
             latency_us: KindReport { p50, p99, max, count: it.recent.count },
         }
@@ -49,7 +52,7 @@ pub struct StoreReport {
     pub list: AskedReport,
     /// Objects that were deleted.
     pub delete: AskedReport,
-    /// The same with histograms, in the order of these fields: for the metrics, in this process
+    /// All of it with histograms, in the order of these fields: for the metrics, in this process
     /// alone.
     #[serde(skip)]
     pub tallies: [Tally; 4],

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -44,11 +44,15 @@ pub(crate) struct Seen {
     pub(crate) bytes: u64,
     /// Requests that were answered by 429, 500 or 503, or cut.
     pub(crate) spoilt: u64,
+    /// GETs that are held.
+    pub(crate) held: u64,
 }
 
 #[derive(Debug)]
 struct State {
     weather: Weather,
+    /// The next GET of an object is held.
+    holds_next: bool,
     random: Random,
     seen: Seen,
     upstream: u16,
@@ -62,6 +66,8 @@ struct Shared {
     /// Held by the PUT that is with the server. Moto looks whether an object is there, and makes it
     /// later: of two PUTs at once both may succeed, which no real store does.
     puts: Mutex<()>,
+    /// Told when a GET that is held may go on.
+    released: Condvar,
     is_ending: AtomicBool,
 }
 
@@ -85,9 +91,9 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has ports");
         let port = listener.local_addr().expect("it is bound").port();
         let (weather, random, seen) = (Weather::default(), Random::new(7), Seen::default());
-        let state = State { weather, random, seen, upstream, kept: BTreeMap::new() };
-        let shared =
-            Arc::new(Shared { state: Mutex::new(state), puts: Mutex::default(), is_ending: AtomicBool::new(false) });
+        let state = State { weather, holds_next: false, random, seen, upstream, kept: BTreeMap::new() };
+        let (puts, released, is_ending) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
+        let shared = Arc::new(Shared { state: Mutex::new(state), puts, released, is_ending });
         let ours = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -104,6 +110,18 @@ impl Proxy {
 
     pub(crate) fn set(&self, weather: Weather) {
         self.shared.state().weather = weather;
+    }
+
+    /// Holds the next GET of an object until it is released. No other request waits for it.
+    pub(crate) fn hold_next_get(&self) {
+        self.shared.state().holds_next = true;
+    }
+
+    /// Lets a GET that is held go on.
+    pub(crate) fn release(&self) {
+        let mut state = self.shared.state();
+        (state.holds_next, state.seen.held) = (false, 0);
+        self.shared.released.notify_all();
     }
 
     pub(crate) fn seen(&self) -> Seen {
@@ -132,6 +150,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.is_ending.store(true, Ordering::Relaxed);
+        self.release();
         TcpStream::connect(("127.0.0.1", self.port)).ok();
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
@@ -173,6 +192,7 @@ fn carry(shared: &Shared, mut client: TcpStream) -> std::io::Result<()> {
         state.seen.spoilt += u64::from(!matches!(fate, Fate::Passes));
         (fate, late, state.upstream, strips_conditions)
     };
+    hold(shared, &verb, &target);
     std::thread::sleep(late); // pacing: the way to the store
     let whole = rewritten(&head, &body, strips);
     let carry_out = || -> std::io::Result<Vec<u8>> {
@@ -207,6 +227,18 @@ fn carry(shared: &Shared, mut client: TcpStream) -> std::io::Result<()> {
         }
     }
     client.shutdown(Shutdown::Both)
+}
+
+/// Waits if the request is the GET that is to be held.
+fn hold(shared: &Shared, verb: &str, target: &str) {
+    let mut state = shared.state();
+    // A list has parameters.
+    if !state.holds_next || verb != "GET" || target.contains('?') {
+        return;
+    }
+    (state.holds_next, state.seen.held) = (false, 1);
+    let held = shared.released.wait_while(state, |it| it.seen.held > 0);
+    drop(held.expect("no thread of the proxy has panicked"));
 }
 
 /// Reads a request: its head without the empty line, and its body.
