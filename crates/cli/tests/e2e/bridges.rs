@@ -4,9 +4,10 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
@@ -150,6 +151,26 @@ impl Drop for Ours {
     }
 }
 
+/// Listens at a free port, with an sshd of its own for each connection, as inetd does. A service of
+/// the machine is neither needed nor touched.
+fn ssh_server(config: PathBuf, log: PathBuf) -> u16 {
+    // As root sshd wants this folder.
+    fs::create_dir_all("/run/sshd").ok();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let [from, to] = [stream.try_clone(), Ok(stream)].map(|it| OwnedFd::from(it.expect("a socket")));
+            let mut sshd = tool("/usr/sbin/sshd");
+            sshd.arg("-i").arg("-f").arg(&config).arg("-E").arg(&log).stdin(from).stdout(to);
+            let mut sshd = sshd.spawn().expect("sshd is there");
+            // It ends with its connection.
+            std::thread::spawn(move || sshd.wait());
+        }
+    });
+    port
+}
+
 /// A file of another machine, by ssh: what is needed there is sshd.
 #[test]
 fn a_file_by_ssh_is_cached() {
@@ -161,24 +182,15 @@ fn a_file_by_ssh_is_cached() {
     for key in ["host", "user"] {
         must(tool("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(file(key)));
     }
-    let port = free_port();
-    let public = fs::read_to_string(file("host.pub")).expect("ssh-keygen has made it");
-    fs::write(file("known"), format!("[127.0.0.1]:{port} {public}")).expect("the place is ours");
     let config = format!(
-        "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
-         PidFile none\nSubsystem sftp internal-sftp\n",
+        "HostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nSubsystem sftp internal-sftp\n",
         file("host").display(),
         file("user.pub").display()
     );
     fs::write(file("sshd_config"), config).expect("the place is ours");
-    // sshd wants to be called by its whole path; as root it wants this folder.
-    fs::create_dir_all("/run/sshd").ok();
-    let mut sshd = tool("/usr/sbin/sshd");
-    sshd.args(["-D", "-e", "-f"]).arg(file("sshd_config")).stdin(Stdio::null()).stderr(Stdio::null());
-    let _sshd = Ours(sshd.spawn().expect("sshd is there"));
-    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-        std::thread::yield_now();
-    }
+    let port = ssh_server(file("sshd_config"), file("sshd.log"));
+    let public = fs::read_to_string(file("host.pub")).expect("ssh-keygen has made it");
+    fs::write(file("known"), format!("[127.0.0.1]:{port} {public}")).expect("the place is ours");
     let image = volume.place.sparse("there.img", IMAGE_BYTES as u64);
     let mut expected = Random::new(2).bytes(IMAGE_BYTES);
     fs::File::options().write(true).open(&image).and_then(|it| it.write_all_at(&expected, 0)).expect("it is ours");

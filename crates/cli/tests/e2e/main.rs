@@ -38,6 +38,7 @@ mod harness;
 mod holes;
 mod inject;
 mod kill;
+mod kubernetes;
 mod mirror;
 mod monitoring;
 mod network;
