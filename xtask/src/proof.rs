@@ -29,9 +29,16 @@ pub(crate) fn golden(args: &[String]) -> Result<(), Failed> {
     become_proof(&[], "golden", args)
 }
 
+/// What tells glibc to keep freed memory for the next world. Memory from the kernel is cleared anew
+/// each time: a sweep of `mail` takes 11.2 s of a processor without this, and 10.2 with it.
+const KEEPS_MEMORY: [(&str, &str); 2] =
+    [("MALLOC_TRIM_THRESHOLD_", "1073741824"), ("MALLOC_MMAP_THRESHOLD_", "1073741824")];
+
 fn become_proof(features: &[&str], verb: &str, args: &[String]) -> Result<(), Failed> {
     let program = program("flashfront-proof", features)?;
-    let error = Command::new(&program).current_dir(root()).arg(verb).args(args).exec();
+    let mut command = Command::new(&program);
+    command.current_dir(root()).arg(verb).args(args).envs(KEEPS_MEMORY);
+    let error = command.exec();
     Err(Failed::Start { program: program.display().to_string(), error })
 }
 

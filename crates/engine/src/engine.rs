@@ -7,34 +7,29 @@
 mod clean;
 mod life;
 
-use self::life::fail_those_who_wait;
-use self::life::live;
-use crate::act::apart::waits_for_others;
-use crate::act::apart::work_apart;
-use crate::act::flushes::flush_devices;
-use crate::act::flushes::give_up_proofs;
-use crate::act::flushes::go_on_drained;
-use crate::act::ranges::ranges_step;
-use crate::act::request::accept;
-use crate::act::zeroes::zeroes_step;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use crate::act::apart::pays_apart;
+use self::life::{fail_those_who_wait, live};
+use crate::act::apart::{pays_apart, waits_for_others, work_apart};
+use crate::act::flushes::{flush_devices, give_up_proofs, go_on_drained};
 use crate::act::hang::answers;
 use crate::act::mirror::MIRRORED;
 use crate::act::persist::Told;
+use crate::act::ranges::ranges_step;
 use crate::act::reclaim::reclaim_step;
 use crate::act::reclaim::state::watermark;
 use crate::act::recover::begin_recovery;
+use crate::act::request::accept;
 use crate::act::sync::order;
 use crate::act::sync::state::Sync;
 use crate::act::volumes;
 use crate::act::volumes::check::check_shares;
 use crate::act::volumes::{give_up, volumes_step};
+use crate::act::zeroes::zeroes_step;
 use crate::coordinator::{Coordinator, Life};
 use crate::cx::{Cx, Turn};
 use crate::delta::{Delta, Purpose};
@@ -43,7 +38,7 @@ use crate::fact::io::{Control, Effects, Input};
 use crate::fact::memory::Memory;
 use crate::fact::open_error::OpenError;
 use crate::fact::options::Options;
-use crate::fact::status::{OriginStatus, Status};
+use crate::fact::status::{Counters, OriginStatus, Status};
 use crate::fact::types::{BLOCK_BYTES, Destage, Key, OriginId, Time};
 use crate::fact::volume::VolumeError;
 use crate::facts::Facts;
@@ -238,6 +233,12 @@ impl Engine {
     pub fn free_member(&self) -> Option<u8> {
         let filling = self.lanes.looks().any(Look::fills);
         self.delta.members.free().filter(|_| !filling)
+    }
+
+    /// The counters alone.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.delta.counters
     }
 
     /// A snapshot of counters and gauges.

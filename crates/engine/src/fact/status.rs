@@ -21,6 +21,15 @@ macro_rules! counters {
             pub(crate) const fn add(&mut self, more: &Self) {
                 $(self.$name += more.$name;)*
             }
+
+            /// The name of a counter that is lower here than it was before.
+            #[must_use]
+            pub const fn fallen_since(&self, before: &Self) -> Option<&'static str> {
+                $(if self.$name < before.$name {
+                    return Some(stringify!($name));
+                })*
+                None
+            }
         }
     };
 }

@@ -41,7 +41,7 @@ impl Contract {
 
     /// Looks at the engine after an input. `ready`: the engine has been open for an input or more.
     pub(super) fn look(&mut self, engine: &Engine, ready: bool) {
-        self.count(engine.status().counters);
+        self.count(*engine.counters());
         if ready {
             self.parts.look(engine, !self.was_ready);
         }
@@ -93,16 +93,8 @@ impl Contract {
     /// # Panics
     /// If one fell.
     fn count(&mut self, new: Counters) {
-        let numbers = |counters: &Counters| {
-            let text = format!("{counters:?}");
-            let digits = text.split(|c: char| !c.is_ascii_digit()).filter_map(|it| it.parse::<u64>().ok());
-            digits.collect::<Vec<_>>()
-        };
-        let old = &self.counters;
-        if *old != new {
-            let grown = numbers(old).iter().zip(numbers(&new)).all(|(old, new)| *old <= new);
-            assert!(grown, "a counter fell: {old:?} {new:?}");
-        }
+        let fallen = new.fallen_since(&self.counters);
+        assert!(fallen.is_none(), "a counter fell: {fallen:?}, {:?} {new:?}", self.counters);
         self.counters = new;
     }
 }
