@@ -16,8 +16,8 @@ use crate::wish::Wish;
 
 /// Pages with gaps up to this size are fetched by one request.
 const GAP_BYTES: u64 = 64 << 10;
-/// The longest request for pages.
-const PAGES_BYTES_MAX: u64 = 8 << 20;
+/// The longest request for pages. All under way are RAM.
+const PAGES_BYTES_MAX: u64 = 2 << 20;
 /// Requests at a time.
 const REQUESTS: usize = 16;
 

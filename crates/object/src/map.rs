@@ -196,6 +196,12 @@ impl Map {
         }
     }
 
+    /// Bytes of the pages that the next checkpoint has to store.
+    pub(crate) fn changed_bytes(&self) -> u64 {
+        let changed = self.pages.values().filter(|page| page.place.is_none());
+        changed.map(|page| (page.extents.len() * EXTENT_BYTES) as u64).sum()
+    }
+
     /// Lets all pages be stored anew.
     pub(crate) fn drop_places(&mut self) {
         self.pages.values_mut().for_each(|page| page.place = None);

@@ -8,8 +8,10 @@ pub struct Options {
     pub batch_bytes: usize,
     /// Uploads at a time.
     pub uploads: usize,
-    /// Objects after a checkpoint that make the next one.
+    /// Objects after a checkpoint before the next one is thought of.
     pub tail: usize,
+    /// Objects after a checkpoint that make the next one, whatever it costs.
+    pub tail_max: usize,
     /// Manifests that stay complete for readers: they may open one while newer ones appear.
     pub complete: u64,
     /// Manifests that are not deleted. More than a list of the store can lack.
@@ -23,12 +25,14 @@ pub struct Options {
 
 impl Default for Options {
     /// 8 MiB is what a request costs least for, beside the time that it takes. Four at a time fill
-    /// 100 MB/s at 50 ms. 64 heads are fetched in four rounds at an opening.
+    /// 100 MB/s at 50 ms. 64 heads are fetched in six rounds of
+    /// 12 requests at an opening, and 256 in 22.
     fn default() -> Self {
         Self {
             batch_bytes: 8 << 20,
             uploads: 4,
             tail: 64,
+            tail_max: 256,
             complete: 16,
             manifests: 1000,
             recent_bytes: 16 << 20,

@@ -7,10 +7,15 @@ use super::state::{Stage, State, Upload, What};
 use super::{checkpoint, publish};
 use crate::batch::EXTENT_SECTORS_MAX;
 use crate::effect::Effect;
-use crate::options::WriteFault;
+use crate::options::{Options, WriteFault};
 use crate::table::{Entry, Kind};
 use crate::wire::SECTOR_BYTES;
 
+/// A checkpoint has at most one part in so many of the bytes of the objects before it, unless these
+/// are very many. Random writes change more bytes of pages than they write.
+const CHECKPOINT_SHARE: u64 = 8;
+/// Looks at the size of the next checkpoint while objects come to be as many as for the first one.
+const LOOKS: usize = 4;
 /// Longer zeroes are several extents.
 const ZEROES_MAX: u64 = 1 << 31;
 
@@ -104,9 +109,20 @@ pub(super) fn seal(state: &mut State, fx: &mut Vec<Effect>) {
         let (what, bytes, body, stage) = (What::Data, body.len() as u64, Arc::new(body), Stage::Waiting);
         state.queue.push_back(Upload { what, object, stamp, born, head, body, bytes, stage });
     }
-    let is_data = |it: &&Upload| it.what == What::Data;
-    let tail = state.manifest.tail.len() + state.queue.iter().filter(is_data).count();
-    state.wants_checkpoint |= tail >= state.options.tail;
+    state.wants_checkpoint |= is_checkpoint_due(state);
     checkpoint::checkpoint_now(state);
     publish::go_on(state, fx);
+}
+
+/// Whether the objects after the last checkpoint are worth the next one.
+fn is_checkpoint_due(state: &State) -> bool {
+    let data = state.queue.iter().filter(|it| it.what == What::Data).map(|it| it.bytes);
+    let tail = state.manifest.tail.len() + data.clone().count();
+    let Options { tail: few, tail_max: many, .. } = state.options;
+    // A look goes over all pages.
+    if tail < few || (tail < many && !tail.is_multiple_of((few / LOOKS).max(1))) {
+        return false;
+    }
+    let bytes: u64 = state.manifest.tail.iter().map(|it| it.bytes).chain(data).sum();
+    tail >= many || state.map.changed_bytes() * CHECKPOINT_SHARE <= bytes
 }

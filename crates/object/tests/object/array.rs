@@ -125,3 +125,31 @@ fn without_its_key_a_volume_gives_and_takes_nothing() {
     assert_eq!(store.read(&mut third, 80, 8), secret);
     assert_eq!(store.read(&mut third, 0, 1), [1; 512]);
 }
+
+/// A checkpoint of a map with many extents is as large as what dozens of small flushes wrote. So it
+/// comes seldom then, and what is found without the cache is the same.
+#[test]
+fn small_flushes_of_a_large_map_make_few_checkpoints() {
+    let mut store = Store::with_volume();
+    let mut volume = store.writer(1);
+    let (mut fx, mut state) = (Vec::new(), 9);
+    let blocks = 2 * 32_768 / 8;
+    for block in 0..blocks {
+        volume.write(block * 8, &[1; 4096], &mut fx).unwrap();
+        store.carry(&mut volume, &mut fx);
+    }
+    volume.checkpoint(&mut fx);
+    store.carry(&mut volume, &mut fx);
+    store.flush(&mut volume).unwrap();
+    let (before, flushes) = (store.maps, 100);
+    for nth in 0..flushes {
+        volume.write(random(&mut state, blocks) * 8, &[nth as u8; 4096], &mut fx).unwrap();
+        store.carry(&mut volume, &mut fx);
+        store.flush(&mut volume).unwrap();
+        assert!(volume.manifest().tail.len() <= 20, "an opening has a bound");
+    }
+    let maps = store.maps - before;
+    assert!((1..=flushes / 20 + 1).contains(&maps), "{maps} checkpoints in {flushes} flushes");
+    let mut other = store.open(Mode::Read).unwrap();
+    assert_eq!(store.read(&mut other, 0, 4096), store.read(&mut volume, 0, 4096));
+}

@@ -14,6 +14,7 @@ pub(crate) const SMALL: Options = Options {
     batch_bytes: 64 << 10,
     uploads: 2,
     tail: 5,
+    tail_max: 20,
     complete: 2,
     manifests: 50,
     recent_bytes: 512 << 10,
@@ -23,6 +24,8 @@ pub(crate) const SMALL: Options = Options {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     pub(crate) objects: BTreeMap<Name, Vec<u8>>,
+    /// Checkpoints that were stored.
+    pub(crate) maps: usize,
 }
 
 pub(crate) type Tickets = BTreeMap<Ticket, Result<Told, Trouble>>;
@@ -36,12 +39,13 @@ impl Store {
     pub(crate) fn in_form(form: Form) -> Self {
         let mut manifest = Manifest::first([1; 16], [0; 16], SECTORS, 0, "");
         manifest.form = form;
-        Self { objects: [(Name::Manifest(1), manifest.encode())].into() }
+        Self { objects: [(Name::Manifest(1), manifest.encode())].into(), maps: 0 }
     }
 
     pub(crate) fn answer(&mut self, effect: &Effect) -> Option<(u64, Result<Answer, Fault>)> {
         Some(match effect {
             Effect::Put { token, name, body, create, .. } => {
+                self.maps += usize::from(matches!(name, Name::Map(_)));
                 let taken = *create && self.objects.contains_key(name);
                 if !taken {
                     self.objects.insert(*name, body.to_vec());

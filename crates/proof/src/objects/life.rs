@@ -88,6 +88,7 @@ pub(super) fn run(seed: u64) -> Lived {
         batch_bytes: (4 + rng.below(60) as usize) << 10,
         uploads: 1 + rng.below(4) as usize,
         tail: 1 + rng.below(8) as usize,
+        tail_max: 8 + Rng::new(seed ^ 0x67).below(20) as usize,
         complete: 1 + rng.below(4),
         manifests: 20 + rng.below(20),
         recent_bytes: rng.below(2) as usize * (256 << 10),

@@ -25,8 +25,11 @@ const PAYLOAD_BYTES_MAX: u64 = 8 << 20;
 /// Reads under way have so many bytes at most: three times what 100 MB/s bring in 50 ms. Others
 /// wait. Each byte is in RAM twice, as it comes and for its reader.
 const READING_BYTES_MAX: u64 = 16 << 20;
-/// An object with less than so many percent of it in use is worth to be moved.
-const LIVE_PERCENT: u64 = 30;
+/// An object with less than so many percent of it in use is worth to be moved. Under random
+/// overwrites that is 1.26 bytes sent for each that clients write, and 1.37 with 30 %.
+const LIVE_PERCENT: u64 = 22;
+/// Objects that are moved between two flushes at most.
+const MOVES_MAX: u32 = 4;
 
 /// What waits for a ticket.
 #[derive(Debug)]
@@ -57,6 +60,8 @@ pub(super) struct Session {
     /// Flushes that wait until nothing is moved any more.
     flushes: Vec<Box<dyn Task>>,
     waiting: BTreeMap<Ticket, Waiting>,
+    /// Objects that were moved since a flush.
+    moves: u32,
     tickets: Ticket,
     faults: Faults,
     /// Batches that the store does not have, and when each began.
@@ -79,6 +84,7 @@ impl Session {
             reading_bytes: 0,
             flushes: Vec::new(),
             waiting: BTreeMap::new(),
+            moves: 0,
             tickets: 0,
             faults: Faults::default(),
             began: VecDeque::new(),
@@ -289,9 +295,15 @@ impl Session {
                 // Whoever hears of the flush looks at the mark.
                 self.report();
                 self.advance(task, outcome);
+                self.moves = 0;
                 self.collect();
             }
             Waiting::Collect => match result {
+                Ok(Told::Collected(Some(_))) if self.moves + 1 < MOVES_MAX => {
+                    self.moves += 1;
+                    self.collect();
+                    self.moved();
+                }
                 Ok(Told::Collected(Some(_))) => {
                     // What was moved is in the next manifest, and that is not before a flush.
                     let ticket = self.wait_for(Waiting::Moved);
@@ -300,7 +312,10 @@ impl Session {
                 }
                 _ => self.moved(),
             },
-            Waiting::Moved => self.collect(),
+            Waiting::Moved => {
+                self.moves = 0;
+                self.collect();
+            }
             Waiting::Close => {}
         }
     }
