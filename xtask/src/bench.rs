@@ -20,7 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::run::{Failed, cargo, root, run, stdout_of, target};
+use crate::run::{Failed, example, root, stdout_of};
 pub(crate) use found::{Found, keep, parse};
 
 /// A part: its name, whether it runs unasked, what it does with the folder for its files.
@@ -79,8 +79,7 @@ pub(crate) fn bench(args: &[String]) -> Result<(), Failed> {
 /// How long full caches of several sizes take to open, on a device model, by one thread and by as
 /// many as there are processors.
 fn recovery(_: &Path) -> Result<Found, Failed> {
-    run(&mut cargo(["build", "--release", "-p", "flashfront-proof", "--example", "recovery"]))?;
-    let program = target().join("release/examples/recovery");
+    let program = example("flashfront-proof", "recovery")?;
     let threads = match std::thread::available_parallelism().map_or(1, usize::from) {
         1 => "1".to_owned(),
         all => format!("1,{all}"),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo x package`: the Debian package, and the package with its debug information.
 //!
-//! Made of the release build by dpkg-deb, so that CI builds nothing a second time. On stdout is the
-//! path of the package and nothing else. `--check` looks at the packages; `--test` installs them.
+//! On stdout is the path of the package and nothing else. `--check` looks at packages that are made
+//! of the release build, so that CI builds nothing a second time; `--test` installs packages.
 
 mod check;
 mod contents;
@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::run::{Failed, flashfront, root, run, stdout_of, target};
+use crate::run::{Failed, flashfront, packaged, root, run, stdout_of, target};
 use tree::Tree;
 
 /// The package's name, and that of the program.
@@ -35,13 +35,14 @@ struct Packages {
 pub(crate) fn package(args: &[String]) -> Result<(), Failed> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
-        [] => println!("{}", build(1)?.program.display()),
+        [] => println!("{}", build(&packaged()?, 1)?.program.display()),
         ["--check"] => match missing(&PROGRAMS) {
-            Ok(()) => check::check(&build(1)?)?,
+            Ok(()) => check::check(&build(&flashfront()?, 1)?)?,
             Err(why) => println!("skipped: package: {why}"),
         },
         ["--test", ref suites @ ..] if suites.iter().all(|suite| roots::SUITES.contains(suite)) => {
-            roots::test(&build(1)?, &build(2)?, suites)?;
+            let built = packaged()?;
+            roots::test(&build(&built, 1)?, &build(&built, 2)?, suites)?;
         }
         _ => {
             let suites = roots::SUITES.join("|");
@@ -51,10 +52,10 @@ pub(crate) fn package(args: &[String]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Builds both packages. `revision` is the last part of the version: a test upgrades from 1 to 2.
-fn build(revision: u32) -> Result<Packages, Failed> {
+/// Makes both packages of a program. `revision` is the last part of the version: a test upgrades
+/// from 1 to 2.
+fn build(built: &Path, revision: u32) -> Result<Packages, Failed> {
     missing(&PROGRAMS)?;
-    let built = flashfront()?;
     let folder = target().join("package");
     let scratch = folder.join("scratch");
     if scratch.exists() {
@@ -62,8 +63,8 @@ fn build(revision: u32) -> Result<Packages, Failed> {
     }
     let version = format!("{}-{revision}", env!("CARGO_PKG_VERSION"));
     let (program, debug) = (Tree::new(scratch.join(NAME))?, Tree::new(scratch.join("dbgsym"))?);
-    let build_id = strip(&built, &program, &debug)?;
-    contents::add(&program, &built, &version)?;
+    let build_id = strip(built, &program, &debug)?;
+    contents::add(&program, built, &version)?;
     let architecture = stdout_of(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
     let about = control::About { version, architecture, build_id };
     control::of_program(&program, &scratch, &about)?;

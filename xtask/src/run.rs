@@ -72,6 +72,21 @@ pub(crate) fn flashfront() -> Result<PathBuf, Failed> {
     Ok(target().join("release/flashfront"))
 }
 
+/// Builds the program as the package has it; or takes another one that `FLASHFRONT_BIN` names.
+pub(crate) fn packaged() -> Result<PathBuf, Failed> {
+    if let Some(program) = std::env::var_os("FLASHFRONT_BIN") {
+        return Ok(program.into());
+    }
+    run(&mut cargo(["build", "--profile=dist", "-p", "flashfront-cli"]))?;
+    Ok(target().join("dist/flashfront"))
+}
+
+/// Builds an example of a package, with the optimizations of the packaged program.
+pub(crate) fn example(package: &str, name: &str) -> Result<PathBuf, Failed> {
+    run(&mut cargo(["build", "--profile=dist", "-p", package, "--example", name]))?;
+    Ok(target().join("dist/examples").join(name))
+}
+
 /// A program of the workspace's own, freshly built as tests are. With the features of the whole
 /// workspace: it shares what tests have built.
 pub(crate) fn program(name: &str, features: &[&str]) -> Result<PathBuf, Failed> {

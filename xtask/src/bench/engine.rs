@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::found::{Found, parse};
 use super::in_process;
-use crate::run::{Failed, cargo, run, stdout_of, target};
+use crate::run::{Failed, example, stdout_of};
 
 const ROUNDS: usize = 5;
 const REQUESTS: u64 = 1_000_000;
@@ -37,8 +37,7 @@ const FILE: [&str; 7] = [
 const MEMORY_GIB: u64 = 256;
 
 pub(super) fn engine(dir: &Path) -> Result<Found, Failed> {
-    run(&mut cargo(["build", "--release", "-p", "flashfront-proof", "--example", "null_devices"]))?;
-    let program = target().join("release/examples/null_devices");
+    let program = example("flashfront-proof", "null_devices")?;
     let mut rows = Vec::new();
     for case in NULL {
         for payload in ["bare", "payload"] {

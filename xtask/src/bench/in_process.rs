@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::found::{Found, parse};
-use crate::run::{Failed, cargo, run, stdout_of, target};
+use crate::run::{Failed, example, stdout_of};
 
 const ROUNDS: usize = 5;
 
@@ -22,8 +22,7 @@ pub(super) fn in_process(dir: &Path) -> Result<Found, Failed> {
 
 /// Runs the benchmark; its JSON.
 pub(super) fn json(dir: &Path) -> Result<Value, Failed> {
-    run(&mut cargo(["build", "--release", "-p", "flashfront-serve", "--example", "in_process"]))?;
-    let program = target().join("release/examples/in_process");
+    let program = example("flashfront-serve", "in_process")?;
     parse(&stdout_of(Command::new(program).arg(dir).arg(ROUNDS.to_string()))?)
 }
 

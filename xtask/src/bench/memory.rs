@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::found::{Found, parse};
 use super::server::{control, fio, ours};
-use crate::run::{Failed, flashfront, stdout_of};
+use crate::run::{Failed, packaged, stdout_of};
 
 /// Sparse files; this many bytes are written.
 const CACHE_GIB: u64 = 16;
@@ -22,7 +22,7 @@ pub(super) fn memory(dir: &Path) -> Result<Found, Failed> {
         let made = std::fs::File::create(path).and_then(|file| file.set_len(gib << 30));
         made.map_err(|error| Failed::File { path: path.clone(), error })?;
     }
-    let binary = flashfront()?;
+    let binary = packaged()?;
     let server = ours(dir, &cache, &origin, &[])?;
     let mut summary = String::from(
         "| step | blocks cached | dirty | RSS | RSS / block | index / block of capacity |\n|---|--:|--:|--:|--:|--:|\n",

@@ -23,7 +23,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use super::found::{Found, parse};
-use crate::run::{Failed, flashfront, run, spawn, stdout_of};
+use crate::run::{Failed, packaged, run, spawn, stdout_of};
 use load::{LOADS, Load};
 use measured::{Measured, Sampler};
 
@@ -103,7 +103,7 @@ pub(super) fn predicted(dir: &Path) -> Result<Found, Failed> {
 
 /// Serves a load; what was measured, and the recording of it.
 fn measure(load: &Load, dir: &Path) -> Result<(Measured, std::path::PathBuf), Failed> {
-    let flashfront = flashfront()?;
+    let flashfront = packaged()?;
     let [cache, origin, control, recording] = ["cache", "origin", "control", "recording"].map(|name| dir.join(name));
     for (path, bytes) in [(&cache, CACHE_BYTES), (&origin, load.origin_bytes)] {
         let made = fs::File::create(path).and_then(|file| file.set_len(bytes));
@@ -132,7 +132,7 @@ fn measure(load: &Load, dir: &Path) -> Result<(Measured, std::path::PathBuf), Fa
 
 /// Returns the figures of `advise` for the recording and that cache in writeback mode.
 fn ask(recording: &Path) -> Result<Value, Failed> {
-    let mut advise = Command::new(flashfront()?);
+    let mut advise = Command::new(packaged()?);
     advise.arg("advise").arg(recording).args(["--origin", ORIGIN, "--cache", CACHE, "--json"]);
     let text = stdout_of(advise.args(["--cache-size", &format!("{}MiB", CACHE_BYTES >> 20)]))?;
     let all = parse(&text)?;

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::run::{Failed, cargo, flashfront, run, stdout_of, target};
+use crate::run::{Failed, example, packaged, run, stdout_of};
 
 /// A server that is killed when it is let go.
 pub(super) struct Server {
@@ -32,7 +32,7 @@ impl Drop for Server {
 /// Formats a cache and serves it, with sequential bypass off and these options. The cache's name
 /// tells servers apart.
 pub(super) fn ours(dir: &Path, cache: &Path, origin: &Path, more: &[&str]) -> Result<Server, Failed> {
-    let flashfront = flashfront()?;
+    let flashfront = packaged()?;
     let paths = ["--cache".as_ref(), cache.as_os_str(), "--origin".as_ref(), origin.as_os_str()];
     run(Command::new(&flashfront).arg("format").args(paths).arg("--force").stdout(Stdio::null()))?;
     let socket = cache.with_extension("sock");
@@ -74,9 +74,9 @@ pub(super) fn nbdkit(file: &Path, more: &[&str]) -> Result<Server, Failed> {
 /// Starts a server with nothing behind its socket: as fast as a server of our shape can be with
 /// many small requests in flight.
 pub(super) fn echo(dir: &Path) -> Result<Server, Failed> {
-    run(&mut cargo(["build", "--release", "-p", "flashfront-serve", "--example", "echo"]))?;
+    let program = example("flashfront-serve", "echo")?;
     let socket = dir.join("echo.sock");
-    let child = Command::new(target().join("release/examples/echo")).arg(&socket).spawn();
+    let child = Command::new(program).arg(&socket).spawn();
     let server = Server { child: started("echo", child)?, socket };
     wait_for(&server);
     Ok(server)

@@ -8,15 +8,14 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::found::{Found, median, parse};
-use crate::run::{Failed, cargo, run, stdout_of, target};
+use crate::run::{Failed, example, stdout_of};
 
 const ROUNDS: usize = 5;
 /// No RAM front; and one with room for all that is read.
 const RAM_FRONTS_MIB: [u64; 2] = [0, 512];
 
 pub(super) fn vhost_user_blk(dir: &Path) -> Result<Found, Failed> {
-    run(&mut cargo(["build", "--release", "-p", "flashfront-serve", "--example", "front_ends"]))?;
-    let program = target().join("release/examples/front_ends");
+    let program = example("flashfront-serve", "front_ends")?;
     let mut summary = String::from(
         "| 4 KiB random, 32 in flight | vhost-user-blk / in process | / NBD (fio) | the same polled / in process | / NBD | IOPS of the rounds: in process/vhost-user-blk/polled/NBD |\n|---|--:|--:|--:|--:|---|\n",
     );

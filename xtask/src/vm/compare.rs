@@ -21,7 +21,7 @@ use super::guest::{self, Drive, Guest, Machine};
 use super::needs;
 use super::place::Workplace;
 use crate::bench::{self, Found};
-use crate::run::{Failed, flashfront, root, stdout_of, target};
+use crate::run::{Failed, packaged, root, stdout_of, target};
 use counted::Report;
 use simulated::Simulated;
 
@@ -68,7 +68,7 @@ pub(super) fn compare(args: &[String]) -> Result<(), Failed> {
         }
     }
     needs::missing(&PROGRAMS)?;
-    let program = flashfront()?;
+    let program = packaged()?;
     let job = fs::read_to_string(root().join(JOB)).map_err(|error| Failed::File { path: JOB.into(), error })?;
     let dir = target().join("vm");
     let place = Workplace::new(&dir, &[])?;
