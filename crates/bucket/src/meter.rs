@@ -179,13 +179,14 @@ impl Meter {
 
     /// The time after which a short GET is slow: 99 of 100 took less lately. `None` if too few were
     /// seen.
-    pub(crate) fn slow_after(&self) -> Option<Duration> {
+    #[must_use]
+    pub fn slow_after(&self) -> Option<Duration> {
         let slow_us = self.kind(Verb::Get).slow_us?;
         Some(Duration::from_micros(slow_us).max(SLOW_MIN))
     }
 
     /// Whether a GET may be sent a second time, which is counted then.
-    pub(crate) fn may_hedge(&self) -> bool {
+    pub fn may_hedge(&self) -> bool {
         let tally = &mut self.kind(Verb::Get).tally;
         let may = (tally.hedged + 1) * HEDGES <= tally.requests;
         tally.hedged += u64::from(may);
