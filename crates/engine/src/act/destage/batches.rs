@@ -217,9 +217,12 @@ impl Batches {
         self.runs == 0 && self.written.is_empty() && self.flushing == 0
     }
 
-    /// Whether one more run belongs to this batch.
-    pub(super) fn has_room(&self, batch: u32, blocks: u64) -> bool {
-        self.runs + (self.written.len() as u32) < batch && self.written_blocks < blocks
+    /// Whether one more run may start before this batch is flushed. With `flowing` runs under way
+    /// don't count, and may belong to the next batch. If they waited for the last ones of this
+    /// batch, the way to a far origin would be empty for a round trip.
+    pub(super) fn has_room(&self, batch: u32, blocks: u64, flowing: bool) -> bool {
+        let runs = if flowing { 0 } else { self.runs };
+        runs + (self.written.len() as u32) < batch && self.written_blocks < blocks
     }
 
     /// Whether dirty data of its origin, which may stay dirty for that long, is near that age.
@@ -414,6 +417,15 @@ fn run_end_max(flat: Flat, blocks_max: u32, router: &Router, cx: &Cx<'_>) -> Fla
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flowing_batch_does_not_wait_for_its_last_runs() {
+        let mut batches = Batches::new(Time(0));
+        (0..4).for_each(|_| batches.run_began(Place::Near));
+        assert!(!batches.has_room(4, 100, false) && batches.has_room(4, 100, true));
+        (0..4).for_each(|run| batches.run_written((0, run), 1, Time(1)));
+        assert!(!batches.has_room(4, 100, true), "a whole batch is flushed first");
+    }
 
     #[test]
     fn an_answer_to_a_grant_counts_once() {

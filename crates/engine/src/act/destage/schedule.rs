@@ -341,10 +341,11 @@ impl Destager {
             }
         }
         batches.resume_at = None;
+        let flowing = pace.pause_permille == 0 && cx.delta.origins[origin].gauge.reach.is_far();
         // With nothing in flight nobody would come back here. Then all is looked at, from the place
         // of the sweep to its end, and once more from the start.
         while let Some(place) = self.place(origin, pace, cx)
-            && self.origins[origin].has_room(batch, blocks)
+            && self.origins[origin].has_room(batch, blocks, flowing)
             && (self.origins[origin].round.tries < TRIES_PER_STEP || self.origins[origin].idle())
         {
             let earned = self.credit.allows(&cx.delta.cache_reads, (cx.delta.dirty(), cx.facts.dirty_limit), cx.now);
