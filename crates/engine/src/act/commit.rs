@@ -89,6 +89,9 @@ pub(crate) fn put(
     cx: &mut Cx<'_>,
 ) -> bool {
     let Some(open) = lane.log.tails[stream as usize].open.as_mut() else { return false };
+    if cx.facts.any_min && stream != Stream::Survivors {
+        lane.reclaim.made_room();
+    }
     let place = open.blocks.len() as u32 + 1;
     let slot = open.header_slot + place;
     let buf = open.buf;

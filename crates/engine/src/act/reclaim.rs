@@ -113,7 +113,8 @@ fn begin_victims(lane: &mut Lane, cx: &mut Cx<'_>) {
             return;
         };
         lane.log.set_state(id, SegmentState::Victim);
-        let forced = way == Way::Evict && core::mem::take(&mut lane.reclaim.forces);
+        let in_vain = lane.reclaim.copies_in_vain(lane.log.slots());
+        let forced = way == Way::Evict && (core::mem::take(&mut lane.reclaim.forces) || in_vain);
         lane.reclaim.victims.insert(id, Victim { cleaned: way == Way::Clean, forced, ..Victim::default() });
         if lane.log.segment(id).live > 0 {
             read_header(lane, id, id * lane.log.segment_slots(), cx);
@@ -390,6 +391,9 @@ pub(crate) fn survivor_done(
             let appended = append_survivor(lane, cleaned || must, flat, hits, span, cx);
             cx.delta.counters.reinserted_blocks += u64::from(appended);
             cx.delta.counters.moved_blocks += u64::from(appended && cleaned);
+            if appended && must {
+                lane.reclaim.copied_one();
+            }
             if !appended && cx.facts.any_min {
                 leaves_after_all(lane, segment, flat, cx);
             }

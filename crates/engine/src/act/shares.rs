@@ -6,7 +6,8 @@
 //! block is copied forward, as in cleaning. If more than half of a victim would be copied, another
 //! one is taken instead. All smallest parts together are at most half of the cache, so some segment
 //! brings half of itself. If none does, since the rest is dirty, the policy decides alone: writers
-//! must not wait for ever.
+//! must not wait for ever. The same if as many blocks as half of the log were copied and nobody
+//! else got room.
 //!
 //! Blocks that were chosen to leave and are still in the index count as gone. So no two victims
 //! take the same block of what a volume has above its part (torture looks: `oracle/parts` of the

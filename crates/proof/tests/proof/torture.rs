@@ -100,3 +100,15 @@ fn what_failed_once() {
         live(seed, &as_then).unwrap_or_else(|failure| panic!("cargo x torture --seed {seed} ({why}): {failure}"));
     }
 }
+
+/// As [`what_failed_once`], with connections to origins that break.
+#[test]
+fn what_failed_once_with_breaks() {
+    let breaks = ["breaks=30".parse().unwrap()];
+    for (seed, why) in [(
+        1_795_981_488_984,
+        "reclaim copied the blocks of a smallest part for ever, beside dirty blocks whose origin was away",
+    )] {
+        live(seed, &breaks).unwrap_or_else(|failure| panic!("cargo x torture --seed {seed} ({why}): {failure}"));
+    }
+}

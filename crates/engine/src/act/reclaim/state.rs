@@ -73,6 +73,8 @@ pub(crate) struct Reclaim {
     pub(super) gave_up: bool,
     /// The next victim is reclaimed whatever it has.
     pub(super) forces: bool,
+    /// Blocks that were copied for smallest parts since the log took one of anybody else.
+    copied: u64,
     /// Freed, and the entry that says so durable; waiting for readers to leave.
     pub(super) pinned: Vec<u32>,
     /// Full segments with little in them.
@@ -94,6 +96,23 @@ pub(crate) struct Reclaim {
 }
 
 impl Reclaim {
+    /// A block was copied for a smallest part.
+    pub(super) const fn copied_one(&mut self) {
+        self.copied += 1;
+    }
+
+    /// The log took another block than a copy: copies have made room for somebody.
+    pub(crate) const fn made_room(&mut self) {
+        self.copied = 0;
+    }
+
+    /// Whether copies make no room. So many blocks were copied as all smallest parts have together
+    /// at most: half of the log. The copies fill segments that are reclaimed next, for ever, where
+    /// a checkpoint seals each half full and all else is dirty (torture, seed 1795981488984).
+    pub(super) const fn copies_in_vain(&self, slots: u64) -> bool {
+        self.copied > slots / 2
+    }
+
     /// Whether blocks that the policy would give up are still dirty, and room was needed lately.
     pub(crate) fn is_behind(&self, now: Time) -> bool {
         self.behind.is_some_and(|since| now.since_ns(since) < BEHIND_FOR_NS)
