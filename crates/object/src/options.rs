@@ -25,8 +25,8 @@ pub struct Options {
 
 impl Default for Options {
     /// 8 MiB is what a request costs least for, beside the time that it takes. Four at a time fill
-    /// 100 MB/s at 50 ms. 64 heads are fetched in six rounds of
-    /// 12 requests at an opening, and 256 in 22.
+    /// 100 MB/s at 50 ms. At an opening 64 heads are fetched in six rounds of 12 requests, and 256
+    /// in 22.
     fn default() -> Self {
         Self {
             batch_bytes: 8 << 20,
