@@ -3,7 +3,8 @@
 //!
 //! Stores answer one request of many late, and the same request sent again is then faster. J. Dean
 //! and L. A. Barroso call this a hedged request ("The Tail at Scale", CACM 56(2), 2013). A GET is
-//! slow when it takes longer than 99 of 100 did lately. The meter bounds how many there are.
+//! slow when it takes longer than 99 of 100 did lately. The meter bounds
+//! the number of second GETs.
 
 use std::pin::pin;
 

@@ -164,7 +164,7 @@ fn ssh_server(config: PathBuf, log: PathBuf) -> u16 {
             let mut sshd = tool("/usr/sbin/sshd");
             sshd.arg("-i").arg("-f").arg(&config).arg("-E").arg(&log).stdin(from).stdout(to);
             let mut sshd = sshd.spawn().expect("sshd is there");
-            // It ends with its connection.
+            // An sshd started by -i serves one connection, and ends with that.
             std::thread::spawn(move || sshd.wait());
         }
     });
