@@ -79,8 +79,8 @@ impl Engine {
         let (mut next, mut keys) = (0, 0);
         let units: BTreeMap<_, _> = options.origin_block_bytes.iter().copied().collect();
         for record in &superblock.origins {
-            let unit = units.get(&record.id).copied().unwrap_or(512);
-            let origin = Origin::new(record, Flat(next), unit, Stage::Serving);
+            let device = (units.get(&record.id).copied().unwrap_or(512), options.whole_flushes.contains(&record.id));
+            let origin = Origin::new(record, Flat(next), device, Stage::Serving);
             keys = next + router.span_of(origin.blocks);
             next = router.next_base(next, origin.blocks);
             origins.push(origin);
@@ -258,6 +258,7 @@ impl Engine {
             evicted_at_max: origin.at_max.get(),
             unsent_flush_ns: origin.cuts.oldest_unsent().map(|since| self.coordinator.now.since_ns(since)),
             doubtful: origin.flush.is_doubtful(),
+            may_be_torn: origin.cuts.may_be_torn(),
         });
         let budget = delta.budget.as_ref().map(|budget| budget.left(self.coordinator.now));
         Status {

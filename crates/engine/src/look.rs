@@ -8,6 +8,7 @@ use core::ops::Range;
 
 use crate::fact::types::{OriginId, Time};
 use crate::lane::Lane;
+use crate::organ::eras::Wanted;
 use crate::organ::index::Flat;
 
 /// A look at a lane.
@@ -79,13 +80,18 @@ impl<'a> Look<'a> {
         self.lane().eras.as_ref()?.first(origin)
     }
 
-    /// The first block at or after this place that may be destaged now. `era`: of which origin, and
-    /// which one, where destage is ordered.
-    pub(crate) fn next_dirty(self, from: Flat, era: Option<(OriginId, u64)>) -> Option<Flat> {
+    /// How many blocks eras of an origin need here, from this era until before that one.
+    pub(crate) fn era_sizes(self, origin: OriginId, from: u64, below: u64) -> impl Iterator<Item = (u64, u64)> {
+        self.lane().eras.iter().flat_map(move |eras| eras.sizes(origin, from, below))
+    }
+
+    /// The first block at or after this place that may be destaged now. `eras`: of which origin,
+    /// and which ones, where destage is ordered.
+    pub(crate) fn next_dirty(self, from: Flat, eras: Option<(OriginId, Wanted)>) -> Option<Flat> {
         let lane = self.lane();
-        match (&lane.eras, era) {
+        match (&lane.eras, eras) {
             (None, _) => lane.store.next_dirty(from),
-            (Some(eras), Some((origin, era))) => eras.next(origin, era, from),
+            (Some(eras), Some((origin, wanted))) => eras.next(origin, wanted, from),
             (Some(_), None) => None,
         }
     }

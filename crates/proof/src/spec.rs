@@ -46,6 +46,9 @@ pub struct WorldSpec {
     pub origin_limit_ns: Option<u64>,
     /// The engine's options; `origin_block_bytes` is filled in from the origins.
     pub options: Options,
+    /// What was written to an origin between two flushes is there as a whole or not at all: a
+    /// volume in an object store.
+    pub whole_flushes: bool,
     /// Every other input is taken together with the next one, as a daemon does with what comes
     /// together.
     pub batches: bool,
@@ -80,6 +83,7 @@ impl Default for WorldSpec {
             cache_limit_ns: None,
             origin_limit_ns: None,
             options: Options::default(),
+            whole_flushes: false,
             batches: false,
             by_mail: false,
             order: 0,
@@ -139,8 +143,10 @@ impl WorldSpec {
     pub fn engine_options(&self) -> Options {
         let unit = |(id, origin): (usize, &OriginSpec)| (OriginId(id as u32), origin.logical_block_bytes);
         let origin_block_bytes = self.origins.iter().enumerate().map(unit).collect();
+        let ids = (0..self.origins.len()).filter(|_| self.whole_flushes).map(|id| OriginId(id as u32));
         Options {
             origin_block_bytes,
+            whole_flushes: ids.collect(),
             #[cfg(feature = "canary")]
             canary: crate::canary::planted(),
             ..self.options.clone()
@@ -165,6 +171,7 @@ impl WorldSpec {
             latency_ns: self.origin_ns,
             jitter_ns: self.origin_ns,
             seed: self.seed ^ 0x0419 ^ (nth as u64) << 32,
+            whole_flushes: self.whole_flushes,
             ..RamSpec::default()
         }
     }

@@ -53,6 +53,7 @@ impl Client {
             name: format!("volume{}", self.tickets),
             size_bytes: spec.size_bytes,
             block_bytes: spec.logical_block_bytes,
+            whole_flushes: self.world.spec.whole_flushes,
             mode: spec.mode,
             ..NewVolume::default()
         }))

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use crate::harness::{BLOCK, Disk, Form, MIB, Maker, Random, Store, Volume, flashfront, must};
+use crate::harness::{BLOCK, Disk, Form, MIB, Maker, Random, Store, Volume, flashfront, must, prefix, write};
 
 /// What is written, and read.
 const MUCH: u64 = 32 * MIB;
@@ -71,4 +71,22 @@ fn requests_are_few() {
         must(disk.known(flashfront().args(["object", "export", &url]).arg(&out)));
     });
     assert!(gets <= MUCH / (256 << 10) + 32, "{gets} GETs for long runs");
+}
+
+/// FLUSHes of a client share requests to the store, and the store has what they have covered.
+#[test]
+fn flushes_share_requests() {
+    let Some(store) = Store::server(Maker::Moto) else { return };
+    let mut disk = Disk::with(store, Form::PLAIN, &["--size", "64MiB"]);
+    disk.start();
+    let flushes = 500;
+    let before = disk.store.proxy().seen().puts;
+    write(&disk.volume, 0..flushes);
+    disk.volume.drain();
+    let puts = disk.store.proxy().seen().puts - before;
+    println!("{flushes} FLUSHes: {puts} PUTs");
+    // One by one each would be an object and a manifest.
+    assert!(puts <= flushes / 2, "{puts} PUTs for {flushes} FLUSHes");
+    disk.volume.stop();
+    assert_eq!(prefix(&disk.content(), flushes), flushes);
 }

@@ -91,8 +91,8 @@ fn wake(shared: &Arc<Shared>) -> Wake {
     Arc::new(move || shared.give(|_| {}))
 }
 
-/// How volumes work here. Between two flushes all or nothing is there: a flush is where a state of
-/// the bucket alone may end.
+/// How volumes work here. The engine flushes where a state of the bucket alone may end, and knows
+/// that between two flushes all or nothing is there.
 fn options() -> Options {
     Options { whole_flushes: true, recent_bytes: RECENT_BYTES, uploads: UPLOADS, ..Options::default() }
 }

@@ -34,6 +34,10 @@ pub struct RamSpec {
     pub jitter_ns: u64,
     /// The seed of the jitter.
     pub seed: u64,
+    /// What no flush has covered is lost as a whole, by a power cut and with the program that wrote
+    /// it. A flush in flight makes all durable that it covers, or nothing: a volume in an object
+    /// store.
+    pub whole_flushes: bool,
 }
 
 impl Default for RamSpec {
@@ -46,6 +50,7 @@ impl Default for RamSpec {
             latency_ns: 100_000,
             jitter_ns: 50_000,
             seed: 0,
+            whole_flushes: false,
         }
     }
 }
@@ -206,6 +211,9 @@ impl RamDisk {
     #[must_use]
     pub fn crash(&self, seed: u64, fate: Fate) -> Self {
         let mut rng = Rng::new(seed);
+        if self.spec.whole_flushes {
+            return self.as_flushed(rng, fate);
+        }
         if fate == Fate::Killed {
             return self.killed(rng);
         }
@@ -226,6 +234,23 @@ impl RamDisk {
             }
         }
         Self { live: image.clone(), durable: image, rng, ..Self::new(RamSpec { seed, ..self.spec }) }
+    }
+
+    /// The disk as a flush has left it: the last one that was completed, or one in flight.
+    fn as_flushed(&self, mut rng: Rng, fate: Fate) -> Self {
+        let mut image = self.durable.clone();
+        let covered =
+            self.pending.iter().filter_map(|it| if let Work::Flush(upto) = it.work { Some(upto) } else { None });
+        let kept = match fate {
+            Fate::Kept => true,
+            Fate::Lost => false,
+            Fate::Torn | Fate::Mixed | Fate::Killed => rng.below(2) == 0,
+        };
+        let upto = covered.filter(|_| kept).max().unwrap_or(0);
+        for write in self.unflushed.iter().take(upto.saturating_sub(self.flushed) as usize) {
+            image.apply(write.offset, &write.content, 0, write.content.len());
+        }
+        Self { live: image.clone(), durable: image, rng, ..Self::new(self.spec) }
     }
 
     fn killed(&self, mut rng: Rng) -> Self {

@@ -12,6 +12,7 @@ use crate::fact::event::Event;
 use crate::fact::io::{DeviceError, DeviceId, Op};
 use crate::fact::types::Lba;
 use crate::lanes::Lanes;
+use crate::organ::cuts::Hold;
 use crate::organ::down::Down;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::members::FailureRecord;
@@ -108,7 +109,7 @@ pub(crate) fn drained_waiters(coordinator: &mut Coordinator, origin: usize) -> V
 }
 
 /// Issues the flushes that somebody waits for; one per device at a time.
-pub(crate) fn flush_devices(coordinator: &mut Coordinator, lanes: &Lanes, cx: &mut Cx<'_>) {
+pub(crate) fn flush_devices(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     if !coordinator.cache_flushing && !cx.cache_failed() && lanes.flush_wishes().any(|wish| wish.wanted) {
         coordinator.covered.extend(lanes.flush_wishes().map(|wish| wish.covers));
         coordinator.cache_flushing = true;
@@ -116,10 +117,15 @@ pub(crate) fn flush_devices(coordinator: &mut Coordinator, lanes: &Lanes, cx: &m
     }
     for origin in 0..cx.facts.origins.len() {
         let it = &mut cx.delta.origins[origin];
-        if it.flush.due() {
+        if it.flush.due() && it.cuts.hold() != Hold::Yes {
             it.flush.begin(cx.now);
-            let device = DeviceId::Origin(cx.facts.origins[origin].id);
             it.gauge.writes.flush_began(cx.now);
+            if it.cuts.hold() == Hold::Fails {
+                // Only a part of a group of eras is there.
+                origin_flushed(coordinator, origin, Err(DeviceError::Io), lanes, cx);
+                continue;
+            }
+            let device = DeviceId::Origin(cx.facts.origins[origin].id);
             cx.io(COORDINATOR, origin, device, Op::Flush, 0, None);
         }
     }

@@ -321,6 +321,7 @@ fn begin_volume(
     let Some(table) = &mut facts.superblock.table else { return };
     let id = reused.map_or(OriginId(table.next_id), |place| facts.origins[place].id);
     table.next_id += u32::from(reused.is_none());
+    let device = (volume.block_bytes, volume.whole_flushes);
     let NewVolume { name, identity, origin_path, size_bytes, mode, read_only, shares, .. } = volume;
     let record = OriginRecord {
         id,
@@ -339,11 +340,11 @@ fn begin_volume(
     facts.superblock.origins.insert(at, record.clone());
     if let Some(place) = reused {
         let base = facts.origins[place].base;
-        facts.origins[place] = Origin::new(&record, base, volume.block_bytes, Stage::Coming);
+        facts.origins[place] = Origin::new(&record, base, device, Stage::Coming);
         facts.take_limits();
         return coordinator.persist.tell(Told::Volume { ticket, origin: id });
     }
-    facts.origins.push(Origin::new(&record, base, volume.block_bytes, Stage::Coming));
+    facts.origins.push(Origin::new(&record, base, device, Stage::Coming));
     facts.take_limits();
     turn.delta.add_origin(turn.facts.options.destage, turn.now);
     coordinator.add_origin(turn.now);

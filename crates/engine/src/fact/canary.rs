@@ -60,5 +60,8 @@ canaries! {
     RemovedAcknowledges, "removed-acknowledges", "a cache device that was replaced or removed acknowledges, and the one that stays does not";
     MaxIgnored, "max-ignored", "a volume may have more than its largest part";
     MinIgnored, "min-ignored", "reclaim drops blocks of a volume that has less than its smallest part";
+    GroupNewer, "group-newer", "a group of eras takes versions of blocks that are newer than its last era";
+    GroupFlushed, "group-flushed", "the origin is flushed while only a part of a group of eras is there";
+    GroupUnnoted, "group-unnoted", "a group of eras begins before the log says how far it goes, so that a restart sends fewer";
     MovedClean, "moved-clean", "dirty blocks that reclaim moves count as clean in their new place";
 }

@@ -47,6 +47,9 @@ pub struct Options {
     pub hold_replayed: bool,
     /// Smallest unit that each origin can write; 512 for those not listed.
     pub origin_block_bytes: Vec<(OriginId, u32)>,
+    /// Origins that take what was written between two of their flushes as a whole or not at all: a
+    /// volume in an object store. Where destage is ordered, many eras go to them together.
+    pub whole_flushes: Vec<OriginId>,
     /// In which order dirty data goes to its origin. Default: what an origin does fastest.
     pub destage: Destage,
     /// The bug that is planted.
@@ -89,6 +92,7 @@ impl Default for Options {
             drop_clean: false,
             hold_replayed: false,
             origin_block_bytes: Vec::new(),
+            whole_flushes: Vec::new(),
             destage: Destage::default(),
             #[cfg(feature = "canary")]
             canary: None,

@@ -153,6 +153,9 @@ pub struct OriginStatus {
     /// A flush of the origin failed that covered what was written past the log, and no FLUSH of a
     /// client has told of it yet. Those writes may be lost.
     pub doubtful: bool,
+    /// The origin takes what lies between two flushes as a whole, and has a part of that. A flush
+    /// now would make that part durable without the rest.
+    pub may_be_torn: bool,
 }
 
 /// How it stands with the mirror.

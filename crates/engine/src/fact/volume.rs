@@ -20,6 +20,9 @@ pub struct NewVolume {
     pub size_bytes: u64,
     /// The origin's logical block, in bytes.
     pub block_bytes: u32,
+    /// Whether the origin takes what was written between two of its flushes as a whole or not at
+    /// all.
+    pub whole_flushes: bool,
     /// How writes are treated.
     pub mode: Mode,
     /// Whether clients may not write.

@@ -188,7 +188,18 @@ pub enum EraEntry {
         /// The first era that the origin may lack.
         era: u64,
     },
+    /// A group of eras, up to this one, may be on the origin: all of it or nothing.
+    Group {
+        /// Which origin.
+        origin: OriginId,
+        /// The group's last era.
+        last: u64,
+    },
 }
+
+/// The checksums of entries that are no version say what they are.
+const SENT: u32 = 0;
+const GROUP: u32 = 1;
 
 /// Writes a block of at most [`CHECKPOINT_ERAS_MAX`] versions that eras need.
 pub fn encode_checkpoint_eras(generation: u64, entries: &[EraEntry], block: &mut [u8]) {
@@ -198,7 +209,8 @@ pub fn encode_checkpoint_eras(generation: u64, entries: &[EraEntry], block: &mut
     for (to, from) in media.entries.iter_mut().zip(entries) {
         let (key, slot, checksum, era) = match *from {
             EraEntry::Version { key, slot, checksum, era } => (key, slot, checksum, era),
-            EraEntry::Sent { origin, era } => (Key { origin, block: Block(0) }, NO_SLOT, 0, era),
+            EraEntry::Sent { origin, era } => (Key { origin, block: Block(0) }, NO_SLOT, SENT, era),
+            EraEntry::Group { origin, last } => (Key { origin, block: Block(0) }, NO_SLOT, GROUP, last),
         };
         to.what = pack_key(key).into();
         (to.slot, to.checksum, to.era) = (slot.into(), checksum.into(), era.into());
@@ -220,6 +232,7 @@ pub fn decode_checkpoint_eras(generation: u64, block: &[u8]) -> Option<Vec<EraEn
         let decode = |entry: &CheckpointEraMedia| {
             let (key, era) = (split_key(entry.what.get()), entry.era.get());
             match entry.slot.get() {
+                NO_SLOT if entry.checksum.get() == GROUP => EraEntry::Group { origin: key.origin, last: era },
                 NO_SLOT => EraEntry::Sent { origin: key.origin, era },
                 slot => EraEntry::Version { key, slot, checksum: entry.checksum.get(), era },
             }

@@ -8,8 +8,8 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::{
-    COMMIT_ENTRIES_MAX, COMMIT_MAGIC, CommitMedia, EntryMedia, NO_SLOT, NUMBER_MAX, STREAMS, Superblock, block_crc,
-    pack_key, split_key,
+    BLOCK_BITS, COMMIT_ENTRIES_MAX, COMMIT_MAGIC, CommitMedia, EntryMedia, NO_SLOT, NUMBER_MAX, STREAMS, Superblock,
+    block_crc, pack_key, split_key,
 };
 use crate::fact::types::{Block, Key, OriginId};
 
@@ -57,12 +57,24 @@ pub enum Entry {
         /// The first era that the origin may lack.
         era: u64,
     },
+    /// A group of eras, up to this one, may be on the origin: all of it or nothing. After a crash
+    /// no fewer eras are sent together. A program that knows nothing of eras takes this for an
+    /// invalidation of no blocks.
+    Group {
+        /// Which origin.
+        origin: OriginId,
+        /// The group's last era.
+        last: u64,
+    },
     /// The segment holds nothing that is needed, and will be written anew.
     Freed {
         /// Which.
         segment: u32,
     },
 }
+
+/// The highest bit of a block tells a group from eras that are sent. No era has as many bits.
+const GROUP: u64 = 1 << (BLOCK_BITS - 1);
 
 impl Entry {
     /// Whether the entry stands for a block of the commit.
@@ -80,6 +92,7 @@ impl Entry {
             Self::Invalidate { key, blocks } => (what(3, key), 0, blocks),
             Self::Cleaned { key, slot } => (what(4, key), 0, slot),
             Self::Sent { origin, era } => (what(3, Key { origin, block: Block(era >> 32) }), era as u32, 0),
+            Self::Group { origin, last } => (what(3, Key { origin, block: Block(GROUP | last >> 32) }), last as u32, 0),
             Self::Freed { segment } => (U64::new(5 << 60), 0, segment),
         };
         EntryMedia { what, crc: crc.into(), arg: arg.into() }
@@ -93,6 +106,9 @@ impl Entry {
             0 => Self::Dead,
             1 => Self::Dirty { key, checksum, era: arg },
             2 => Self::Clean { key, checksum },
+            3 if arg == 0 && key.block.0 & GROUP != 0 => {
+                Self::Group { origin: key.origin, last: (key.block.0 & !GROUP) << 32 | u64::from(checksum) }
+            }
             3 if arg == 0 => Self::Sent { origin: key.origin, era: key.block.0 << 32 | u64::from(checksum) },
             3 => Self::Invalidate { key, blocks: arg },
             4 => Self::Cleaned { key, slot: arg },

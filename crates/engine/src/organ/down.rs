@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use crate::act::sync::state::Fill;
 use crate::fact::io::{DeviceError, RequestError};
 use crate::fact::types::OriginId;
+use crate::organ::cuts::ErasNote;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::grant::Grant;
 use crate::organ::piece::Piece;
@@ -25,7 +26,9 @@ pub(crate) enum Down {
     Grant(Grant),
     /// The log is to say which eras of an origin are on it, and the lane answers
     /// [`SentRecorded`](crate::organ::up::Up::SentRecorded) when it says so durably.
-    NoteSent { origin: OriginId, era: u64 },
+    NoteSent { origin: OriginId, note: ErasNote },
+    /// The eras of an origin up to this one go to it together, as a group.
+    PutTogether { origin: OriginId, last: u64 },
     /// The gate of the policy is held open, or let go.
     HoldGate(Hold),
     /// A flush of the cache device is over. It has covered what this lane had asked for when the

@@ -20,6 +20,21 @@ pub(crate) struct Version {
     pub(crate) checksum: u32,
 }
 
+/// The eras of an origin that are destaged now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// The last of them.
+    pub(crate) last: u64,
+    /// Earlier eras go with it, as a group.
+    pub(crate) is_group: bool,
+}
+
+impl Wanted {
+    const fn first(self) -> u64 {
+        if self.is_group { 0 } else { self.last }
+    }
+}
+
 /// The versions that eras of a lane need.
 #[derive(Default)]
 pub(crate) struct Eras {
@@ -51,9 +66,57 @@ impl Eras {
         self.sets.range((origin, 0)..=(origin, u64::MAX)).next_back().map(|((_, era), _)| *era)
     }
 
-    /// The first block of an era from this one on.
-    pub(crate) fn next(&self, origin: OriginId, era: u64, from: Flat) -> Option<Flat> {
-        self.sets.get(&(origin, era))?.next(from)
+    fn sets_of(&self, origin: OriginId, wanted: Wanted) -> impl Iterator<Item = &DirtySet> {
+        self.sets.range((origin, wanted.first())..=(origin, wanted.last)).map(|(_, set)| set)
+    }
+
+    /// The first block of these eras at this place or behind it.
+    pub(crate) fn next(&self, origin: OriginId, wanted: Wanted, from: Flat) -> Option<Flat> {
+        self.sets_of(origin, wanted).filter_map(|set| set.next(from)).min()
+    }
+
+    /// A block at this place or behind it that these eras need and no run covers. `run_end`: where
+    /// the run over a block ends.
+    pub(crate) fn lacking(
+        &self,
+        origin: OriginId,
+        wanted: Wanted,
+        from: Flat,
+        run_end: impl Fn(Flat) -> Option<Flat>,
+    ) -> Option<Flat> {
+        self.sets_of(origin, wanted).find_map(|set| {
+            let mut next = set.next(from);
+            while let Some(flat) = next {
+                let Some(end) = run_end(flat) else { break };
+                next = set.next(end);
+            }
+            next
+        })
+    }
+
+    /// How many blocks eras of an origin need, from this era until before that one.
+    pub(crate) fn sizes(&self, origin: OriginId, from: u64, below: u64) -> impl Iterator<Item = (u64, u64)> {
+        self.sets.range((origin, from)..(origin, below)).map(|((_, era), set)| (*era, set.len()))
+    }
+
+    /// Puts all eras up to this one together: it needs the newest version of each block. Returns
+    /// the versions that nothing needs any more.
+    pub(crate) fn put_together(&mut self, origin: OriginId, last: u64) -> Vec<(Flat, Version)> {
+        let mut gone = Vec::new();
+        while let Some(((_, era), set)) =
+            self.sets.range((origin, 0)..(origin, last)).next().map(|(key, set)| (*key, set))
+        {
+            let flats: Vec<Flat> = core::iter::successors(set.next(Flat(0)), |flat| set.next(flat.next())).collect();
+            for flat in flats {
+                let Some(version) = self.remove(origin, era, flat) else { continue };
+                if self.versions.range((flat, era)..=(flat, last)).next().is_some() {
+                    gone.push((flat, version));
+                } else {
+                    self.put(origin, last, flat, version);
+                }
+            }
+        }
+        gone
     }
 
     /// The version of a block that an era needs.
@@ -132,8 +195,32 @@ mod tests {
         assert_eq!((eras.era_of(flat, 10), eras.era_of(flat, 20)), (Some(1), None));
         assert_eq!((eras.first(ORIGIN), eras.last(ORIGIN), eras.first(OriginId(2))), (Some(1), Some(2), None));
         assert_eq!(eras.remove(ORIGIN, 1, flat), Some(version(10)));
-        assert_eq!((eras.first(ORIGIN), eras.next(ORIGIN, 1, Flat(0))), (Some(2), None));
+        let alone = Wanted { last: 1, is_group: false };
+        assert_eq!((eras.first(ORIGIN), eras.next(ORIGIN, alone, Flat(0))), (Some(2), None));
         assert_eq!(eras.forget(ORIGIN, flat), [version(21)]);
         assert_eq!((eras.len(), eras.first(ORIGIN)), (0, None));
+    }
+
+    #[test]
+    fn a_group_has_the_newest_version_of_each_block_and_nothing_newer() {
+        let mut eras = Eras::default();
+        for (era, flat, slot) in [(1, 7, 10), (1, 8, 11), (2, 7, 20), (3, 9, 30), (4, 7, 40), (4, 9, 41)] {
+            eras.put(ORIGIN, era, Flat(flat), version(slot));
+        }
+        eras.put(OriginId(2), 1, Flat(100), version(50));
+        let group = Wanted { last: 3, is_group: true };
+        let ends = |end: u64| move |flat: Flat| (flat.0 < end).then_some(Flat(end));
+        assert_eq!(
+            (eras.next(ORIGIN, group, Flat(0)), eras.next(ORIGIN, group, Flat(9))),
+            (Some(Flat(7)), Some(Flat(9)))
+        );
+        assert_eq!(eras.sizes(ORIGIN, 1, 4).collect::<Vec<_>>(), [(1, 2), (2, 1), (3, 1)]);
+        assert_eq!(eras.put_together(ORIGIN, 3), [(Flat(7), version(10))]);
+        let of_three = [7, 8, 9].map(|flat| eras.get(Flat(flat), 3).map(|it| it.slot));
+        assert_eq!((of_three, eras.first(ORIGIN)), ([Some(20), Some(11), Some(30)], Some(3)));
+        assert_eq!((eras.get(Flat(7), 4), eras.first(OriginId(2))), (Some(version(40)), Some(1)));
+        let lacking = |from, end| eras.lacking(ORIGIN, group, Flat(from), ends(end)).map(|flat| flat.0);
+        assert_eq!((lacking(0, 9), lacking(9, 0), lacking(0, 10), lacking(10, 0)), (Some(9), Some(9), None, None));
+        assert_eq!(eras.put_together(ORIGIN, 3), []);
     }
 }

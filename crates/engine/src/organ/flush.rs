@@ -128,6 +128,11 @@ impl OriginFlush {
         self.wanted > self.issued && !self.in_flight
     }
 
+    /// Whether one is in flight.
+    pub(crate) const fn is_in_flight(&self) -> bool {
+        self.in_flight
+    }
+
     /// Whether none is in flight or wanted.
     pub(crate) const fn idle(&self) -> bool {
         self.wanted <= self.issued && !self.in_flight

@@ -4,6 +4,7 @@
 //! An origin has one grant at a time, so that its destage has one order over all lanes. A lane
 //! starts no run without a grant. The answer to a grant ends that grant.
 
+use crate::organ::eras::Wanted;
 use crate::organ::index::Flat;
 
 /// A lane may start one run.
@@ -15,8 +16,8 @@ pub(crate) struct Grant {
     /// The run starts at this block, and ends here at last.
     pub(crate) first: Flat,
     pub(crate) end: Flat,
-    /// The run takes the versions of this era, where destage is ordered.
-    pub(crate) era: Option<u64>,
+    /// The run takes the versions of these eras, where destage is ordered.
+    pub(crate) eras: Option<Wanted>,
     pub(crate) takes: Takes,
 }
 

@@ -42,6 +42,8 @@ pub(crate) struct Origin {
     /// The sectors that clients may ask for: none before and after it is served.
     pub(crate) sectors: u64,
     pub(crate) block_bytes: u32,
+    /// What was written between two of its flushes is there as a whole or not at all.
+    pub(crate) whole_flushes: bool,
     pub(crate) mode: Mode,
     /// Clients may not write.
     pub(crate) read_only: bool,
@@ -62,7 +64,12 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// A volume of the table, with its first block among all.
-    pub(crate) fn new(record: &OriginRecord, base: Flat, block_bytes: u32, stage: Stage) -> Self {
+    pub(crate) fn new(
+        record: &OriginRecord,
+        base: Flat,
+        (block_bytes, whole_flushes): (u32, bool),
+        stage: Stage,
+    ) -> Self {
         let mut it = Self {
             id: record.id,
             base,
@@ -70,6 +77,7 @@ impl Origin {
             size_bytes: record.size_bytes,
             sectors: 0,
             block_bytes,
+            whole_flushes,
             mode: record.mode,
             read_only: record.read_only,
             stage,

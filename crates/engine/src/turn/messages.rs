@@ -4,6 +4,7 @@
 
 use crate::act::answer::part_done;
 use crate::act::answer::piece_done;
+use crate::act::destage::GIVE_UP_AFTER;
 use crate::act::destage::ordered::sent_recorded;
 use crate::act::flushes::cache_flushed;
 use crate::act::flushes::drained_waiters;
@@ -22,10 +23,6 @@ use crate::organ::down::Down;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::up::Up;
 
-/// Attempts of destage that a full or read-only origin must have refused, one a second, before
-/// writers are told who wait for it. Of one that refuses only a part some other block becomes clean
-/// meanwhile, and a thin pool may have grown.
-const GIVE_UP_AFTER: u32 = 5;
 impl Coordinator {
     /// Hands the end of an I/O to the one that asked for it.
     pub(crate) fn hand_on(

@@ -8,6 +8,7 @@ use crate::act::destage::barrier::fail_awaiting_eras;
 use crate::act::destage::grant::use_grant;
 use crate::act::destage::ordered::note_sent;
 use crate::act::destage::run::run_flushed;
+use crate::act::destage::versions::put_together;
 use crate::act::direct::{drop_replaced, give_up_awaiting_clean, resume_awaiting_clean};
 use crate::act::hang::look_for_lost;
 use crate::act::recover::end_recovery;
@@ -34,7 +35,8 @@ impl Lane {
                 let used = use_grant(self, &grant, cx);
                 cx.delta.tell(Up::GrantUsed(used));
             }
-            Down::NoteSent { origin, era } => note_sent(self, origin, era, cx),
+            Down::NoteSent { origin, note } => note_sent(self, origin, note, cx),
+            Down::PutTogether { origin, last } => put_together(self, origin, last, cx),
             Down::HoldGate(hold) => self.policy.hold_gate(hold),
             Down::CacheFlushed { covered, result } => self.cache_flushed(covered, result, cx),
             Down::OriginFlushed { waiter, result } => self.origin_flushed(waiter, result, cx),

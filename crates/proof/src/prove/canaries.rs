@@ -38,7 +38,7 @@ mod with {
 
     /// The bugs that hardly any random life meets (one in some hundred), and the workload that is
     /// made to meet them.
-    const MADE_FOR: [(Canary, &str); 12] = [
+    const MADE_FOR: [(Canary, &str); 15] = [
         (Canary::OriginAhead, "modes"),
         (Canary::MirrorUnrecorded, "mirror-lead"),
         (Canary::RemovedAcknowledges, "replace"),
@@ -47,6 +47,9 @@ mod with {
         (Canary::InheritedFlushed, "killed"),
         (Canary::EraUncut, "ordered"),
         (Canary::EraEarly, "ordered-notes"),
+        (Canary::GroupNewer, "ordered-groups"),
+        (Canary::GroupFlushed, "ordered-groups"),
+        (Canary::GroupUnnoted, "ordered-groups-notes"),
         (Canary::IdReused, "volumes"),
         (Canary::GrownEarly, "grow"),
         (Canary::MinIgnored, "shares"),

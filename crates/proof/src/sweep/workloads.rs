@@ -251,6 +251,9 @@ pub const WORKLOADS: &[Workload] = &[
     super::ordered::ORDERED,
     super::ordered::ORDERED_LANES,
     super::ordered::ORDERED_NOTES,
+    super::ordered::ORDERED_GROUPS,
+    super::ordered::ORDERED_GROUPS_LANES,
+    super::ordered::ORDERED_GROUPS_NOTES,
 ];
 
 fn writeback(on: &mut Stage<'_>) {

@@ -39,6 +39,8 @@ pub enum What {
     ReadAround,
     /// Whether destage is ordered.
     Ordered,
+    /// Whether what lies between two flushes of an origin is there as a whole or not at all.
+    Whole,
     /// Bytes that may be written to flash in a day. Only 0, which means no bound, makes a
     /// difference.
     Budget,
@@ -59,7 +61,7 @@ pub struct Change {
     pub(super) value: u64,
 }
 
-const WHATS: [(&str, What); 19] = [
+const WHATS: [(&str, What); 20] = [
     ("generations", What::Generations),
     ("requests", What::Requests),
     ("clients", What::Clients),
@@ -75,6 +77,7 @@ const WHATS: [(&str, What); 19] = [
     ("mail", What::Mail),
     ("read-around", What::ReadAround),
     ("ordered", What::Ordered),
+    ("whole", What::Whole),
     ("budget", What::Budget),
     ("extras", What::Extras),
     ("breaks", What::Breaks),

@@ -94,6 +94,8 @@ impl Plan {
         // fail as a whole.
         spec.origin_limit_ns = pick(&mut Rng::new(seed ^ 0x4a_96), &[None, Some(HANGS_AFTER_NS)]);
         spec.options.destage = pick(&mut Rng::new(seed ^ 0x0bde5), &[Destage::Free, Destage::Free, Destage::Ordered]);
+        let whole = Rng::new(seed ^ 0x66_0b_de).below(2) == 0;
+        spec.whole_flushes = whole && spec.options.destage == Destage::Ordered;
         let extra_rng = &mut Rng::new(seed ^ 0xe87a);
         let extras = Extra::draw(extra_rng);
         // Half of the lives with extras have a mirror.
@@ -188,6 +190,7 @@ impl Plan {
             What::ReadAround => self.spec.options.read_around_blocks = change.value,
             What::Budget => self.spec.options.flash_writes_per_day_bytes = None,
             What::Ordered => self.spec.options.destage = Destage::ALL[change.value.min(1) as usize],
+            What::Whole => self.spec.whole_flushes = change.value > 0,
             What::Extras => self.extras.clear(),
             What::Extra(extra) => self.extras.retain(|it| *it != extra),
             What::Breaks => self.breaks_every = change.value,
@@ -217,6 +220,7 @@ impl Plan {
             none(What::Mail, self.spec.by_mail),
             none(What::ReadAround, self.spec.options.read_around_blocks > 0),
             none(What::Ordered, self.spec.options.destage == Destage::Ordered),
+            none(What::Whole, self.spec.whole_flushes),
             none(What::Budget, self.spec.options.flash_writes_per_day_bytes.is_some()),
             halved(What::Generations, self.generations),
             halved(What::Clients, self.clients.len() as u64),

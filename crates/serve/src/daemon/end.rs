@@ -92,6 +92,8 @@ impl Ending {
         let silent: Vec<_> = used.iter().filter(|(number, _)| hangs(member_id(*number))).cloned().collect();
         let silent_origin = origins().find(|(_, it)| hangs(DeviceId::Origin(it.id)));
         let silent_origin = silent_origin.map(|(origin, _)| origin.path().to_owned());
+        let torn = origins().find(|(origin, it)| it.may_be_torn && !stale::is_fenced(origin));
+        let torn = torn.map(|(origin, _)| origin.path().to_owned());
         if !clean || pump.devices().any_hangs() {
             let _ = pump.devices().end_io(LAST_IO);
         }
@@ -110,6 +112,10 @@ impl Ending {
         }
         if !clean {
             return Ok(Ended::AtOnce);
+        }
+        // Its last flush would tear what an origin is to have as a whole.
+        if let Some(path) = torn {
+            return Err(ServeError::Torn { path });
         }
         if let Some(path) = silent_origin {
             // A write that a client sent past the cache may still be on its way.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why a daemon can't start, or ended: what, where, and what to do.
 //!
-//! Nothing was changed by a start that was refused; only [`ServeError::Io`] and
-//! [`ServeError::Doubtful`] can come later.
+//! Nothing was changed by a start that was refused; only [`ServeError::Io`],
+//! [`ServeError::Doubtful`] and [`ServeError::Torn`] can come later.
 
 mod devices;
 mod disposable;
@@ -90,6 +90,15 @@ pub enum ServeError {
         "{0}: a flush failed, so what clients have written to it past the cache since their last FLUSH may be lost, whatever later flushes say; look at the device (the log has its error) and check what is on it (fsck)"
     )]
     Doubtful(String),
+    /// A part of what an origin is to have as a whole was sent, and the rest was not taken.
+    #[error(
+        "{}: it has taken only a part of what goes to it as a whole, so it was not flushed; the next start replays the log, and sends all of it",
+        path.display()
+    )]
+    Torn {
+        /// The origin.
+        path: PathBuf,
+    },
     /// A cache device of two can't be used.
     #[error(
         "{error}; the other half of this mirrored cache, {other}, is there: if this one will not come back, `flashfront serve --cache {other} --without-mirror` serves that alone, and whatever only this one holds is lost",

@@ -191,7 +191,9 @@ pub(super) fn options(config: &Config, opened: &Opened) -> Result<Options, Serve
         return Err(ServeError::OrderNeedsVersion2 { path: config.cache.clone() });
     }
     let units = superblock.origins.iter().zip(&opened.origins);
+    let stores = units.clone().filter(|(_, file)| file.mark().is_some()).map(|(record, _)| record.id);
     Ok(Options {
+        whole_flushes: stores.collect(),
         policy: chosen,
         durability: config.policy.durability,
         destage,

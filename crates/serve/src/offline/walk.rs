@@ -87,7 +87,7 @@ impl LaneWalk {
                     self.live.insert(Live { key, slot, dirty, older: false, checksum, checksum_mask: u32::MAX });
                 }
                 Entry::Invalidate { key, blocks } => self.live.remove_range(key, blocks),
-                Entry::Sent { .. } => {}
+                Entry::Sent { .. } | Entry::Group { .. } => {}
                 Entry::Cleaned { key, slot } => self.live.clean(key, slot),
                 Entry::Freed { segment } => {
                     let first = segment.saturating_mul(self.segment_slots);

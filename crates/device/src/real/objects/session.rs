@@ -345,7 +345,8 @@ impl Session {
         let mut link = locked(&self.shared.link);
         link.away = self.faults.away().cloned();
         let store = link.store.get_or_insert_default();
-        store.unsent_bytes = unsent.bytes;
+        // What is only moved is there already.
+        store.unsent_bytes = if self.began.is_empty() { 0 } else { unsent.bytes };
         store.unsent_since = self.began.front().map(|it| it.1);
         store.fenced.clone_from(&fenced);
         drop(link);

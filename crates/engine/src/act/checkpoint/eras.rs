@@ -27,8 +27,9 @@ fn room(lane: &Lane, cx: &Cx<'_>) -> u64 {
 
 /// Blocks that what eras need takes.
 fn blocks_of_eras(versions: u64, cx: &Cx<'_>) -> u64 {
-    // An entry for each origin says which of its eras are sent. So there is one block at least.
-    (versions + cx.facts.origins.len() as u64).div_ceil(CHECKPOINT_ERAS_MAX as u64).max(1)
+    // Two entries for each origin say which of its eras are sent, and which may be. So there is one
+    // block at least.
+    (versions + 2 * cx.facts.origins.len() as u64).div_ceil(CHECKPOINT_ERAS_MAX as u64).max(1)
 }
 
 /// Whether a checkpoint has room for what eras need and so many versions more. A dirty block takes
@@ -88,9 +89,12 @@ fn next_eras(lane: &mut Lane, cx: &Cx<'_>) -> Vec<EraEntry> {
     let (Some(eras), Some(from)) = (&lane.eras, lane.checkpoint.eras_from) else { return Vec::new() };
     let mut entries = Vec::new();
     if from == (Flat(0), 0) {
-        let sent = cx.facts.origins.iter().zip(&cx.delta.origins);
-        let sent = sent.map(|(record, it)| EraEntry::Sent { origin: record.id, era: it.cuts.sent() });
-        lane.checkpoint.eras_sent.extend(sent.filter(|it| !matches!(it, EraEntry::Sent { era: 0, .. })));
+        for (record, it) in cx.facts.origins.iter().zip(&cx.delta.origins) {
+            let (origin, era, last) = (record.id, it.cuts.sent(), it.cuts.group_noted());
+            let sent = (era > 0).then_some(EraEntry::Sent { origin, era });
+            let group = (last > 0).then_some(EraEntry::Group { origin, last });
+            lane.checkpoint.eras_sent.extend(sent.into_iter().chain(group));
+        }
     }
     while entries.len() < CHECKPOINT_ERAS_MAX
         && let Some(sent) = lane.checkpoint.eras_sent.pop()

@@ -169,7 +169,8 @@ pub(crate) fn commit_step(lane: &mut Lane, cx: &mut Cx<'_>) {
     let waited_for = !log.unsealed_waiters.is_empty() || !log.notes.is_empty();
     let in_flight = log.group_seq > log.durable_seq;
     let crowded = log.cleaned.len() >= CLEANED_WAITING_MAX;
-    let frees = log.notes.iter().any(|note| matches!(note, Note::Entry(Entry::Freed { .. } | Entry::Sent { .. })));
+    let is_awaited = |entry: &Entry| matches!(entry, Entry::Freed { .. } | Entry::Sent { .. } | Entry::Group { .. });
+    let frees = log.notes.iter().any(|note| matches!(note, Note::Entry(entry) if is_awaited(entry)));
     let frees = frees || (waited_for && full_of_lost(lane, cx));
     let log = &lane.log;
     let wanted = (due || crowded) && !log.is_deep() || waited_for && !in_flight;

@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::iter;
 use core::ops::Range;
 
 use super::order::{self, DirtyView, Order};
@@ -12,6 +13,7 @@ use crate::cx::Cx;
 use crate::fact::types::{OriginId, Time};
 use crate::lanes::Lanes;
 use crate::organ::down::Down;
+use crate::organ::eras::Wanted;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::grant::{Came, Grant, Takes, Used};
 use crate::organ::index::Flat;
@@ -53,9 +55,9 @@ pub(super) struct Want {
     pub(super) blocks_max: u32,
     /// Blocks that were rewritten since the last sweep are taken too.
     pub(super) hurry: bool,
-    /// Destage is ordered, and this era may be destaged now.
+    /// Destage is ordered, and these eras may be destaged now.
     pub(super) ordered: bool,
-    pub(super) era: Option<u64>,
+    pub(super) eras: Option<Wanted>,
 }
 
 /// What a look for one more run came to.
@@ -120,6 +122,8 @@ pub(super) struct Batches {
     out: Option<(Grant, Place)>,
     /// Where the next block is looked for that somebody waits for: lane, place.
     urgent_from: (usize, u64),
+    /// Where a group of eras lacked a run when it was last looked at: lane, place.
+    lacking_from: (usize, Flat),
     pub(super) round: Round,
     /// What the runs and blocks of the last batches took, in the mean.
     pub(super) ns_per_run: u64,
@@ -128,9 +132,9 @@ pub(super) struct Batches {
     pub(super) ending: Ending,
 }
 
-/// The dirty blocks of one origin: (lanes, its places); where destage is ordered, those of this era
-/// alone.
-struct DirtyBlocks<'a>(&'a Lanes, Range<u64>, Option<(OriginId, u64)>);
+/// The dirty blocks of one origin: (lanes, its places); where destage is ordered, those of these
+/// eras alone.
+struct DirtyBlocks<'a>(&'a Lanes, Range<u64>, Option<(OriginId, Wanted)>);
 
 impl DirtyView for DirtyBlocks<'_> {
     fn next(&self, from: u64) -> Option<u64> {
@@ -166,6 +170,7 @@ impl Batches {
             grants: 0,
             out: None,
             urgent_from: (0, 0),
+            lacking_from: (0, Flat(0)),
             round: Round::default(),
             ns_per_run: NS_PER_RUN_FIRST,
             ns_per_block: NS_PER_RUN_FIRST,
@@ -320,8 +325,8 @@ impl Batches {
                 Some(_) => {}
             }
         }
-        let era = want.era.map(|era| (cx.facts.origins[want.origin].id, era));
-        let Some(next) = self.order.next(&DirtyBlocks(lanes, want.places.clone(), era)) else {
+        let eras = want.eras.map(|eras| (cx.facts.origins[want.origin].id, eras));
+        let Some(next) = self.order.next(&DirtyBlocks(lanes, want.places.clone(), eras)) else {
             self.begin_sweep(cx.now);
             self.urgent_from = (0, 0);
             return Step::SweepEnded;
@@ -363,7 +368,7 @@ impl Batches {
     ) -> Option<Came> {
         let (lane, end) = (router.lane_of(first), run_end_max(first, want.blocks_max, router, cx));
         self.grants += 1;
-        let grant = Grant { number: self.grants, origin: want.origin, first, end, era: want.era, takes };
+        let grant = Grant { number: self.grants, origin: want.origin, first, end, eras: want.eras, takes };
         self.out = Some((grant, want.place));
         self.run_began(want.place);
         match lanes.ask(lane, Down::Grant(grant), cx) {
@@ -402,6 +407,23 @@ impl Batches {
         self.out.is_some()
     }
 
+    /// Whether nothing is under way but what was written and waits for its flush.
+    pub(super) const fn only_written(&self) -> bool {
+        self.runs == 0 && self.out.is_none() && self.flushing == 0
+    }
+
+    /// Whether a group of eras has a block that no run covers. The look begins where one was found
+    /// last: most often it is still there.
+    pub(super) fn lacks_run(&mut self, origin: OriginId, wanted: Wanted, lanes: &Lanes) -> bool {
+        let (lane, from) = self.lacking_from;
+        let others = (0..lanes.count()).filter(|it| *it != lane).map(|it| (it, Flat(0)));
+        let places = iter::once((lane, from)).chain(others).chain(iter::once((lane, Flat(0))));
+        let mut found = places.filter_map(|(it, from)| Some((it, lanes.look(it).lacking(origin, wanted, from)?)));
+        let lacking = found.next();
+        self.lacking_from = lacking.unwrap_or_default();
+        lacking.is_some()
+    }
+
     /// Runs of lanes, and grants for them: those that are not clean, nor given up.
     pub(super) fn under_way(&self) -> usize {
         self.runs as usize + self.written.len() + self.flushing as usize
@@ -430,7 +452,7 @@ mod tests {
     #[test]
     fn an_answer_to_a_grant_counts_once() {
         let mut batches = Batches::new(Time(0));
-        let grant = Grant { number: 7, origin: 0, first: Flat(4), end: Flat(8), era: None, takes: Takes::Any };
+        let grant = Grant { number: 7, origin: 0, first: Flat(4), end: Flat(8), eras: None, takes: Takes::Any };
         batches.run_began(Place::Far);
         batches.out = Some((grant, Place::Far));
         let answer = |number| Used { number, origin: 0, came: Came::Nothing, end: Flat(5) };

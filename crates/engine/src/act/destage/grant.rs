@@ -2,11 +2,13 @@
 //! A lane's part of a grant: it starts the run, or tells why not.
 
 use super::run::{run_end, start_run, to_destage};
+use super::versions::put_together;
 use crate::act::commit::seal::seal;
 use crate::cx::Cx;
 use crate::fact::canary::Canary;
 use crate::format::Stream;
 use crate::lane::Lane;
+use crate::organ::eras::Wanted;
 use crate::organ::grant::{Came, Grant, Takes, Used};
 use crate::organ::index::Flat;
 
@@ -26,6 +28,10 @@ pub(crate) fn use_grant(lane: &mut Lane, grant: &Grant, cx: &mut Cx<'_>) -> Used
 
 fn try_grant(lane: &mut Lane, grant: &Grant, cx: &mut Cx<'_>) -> (Came, Flat) {
     let first = grant.first;
+    // A version that was found again may be in an older era.
+    if let Some(Wanted { last, is_group: true }) = grant.eras {
+        put_together(lane, cx.facts.origins[grant.origin].id, last, cx);
+    }
     if let Some(end) = run_end(lane, first) {
         return (Came::Covered, end);
     }
@@ -53,7 +59,7 @@ fn pass_over(lane: &mut Lane, flat: Flat) -> bool {
 
 /// A block that should be destaged is still in an open commit: seal that. Whether it was.
 fn seal_for_destage(lane: &mut Lane, grant: &Grant, cx: &mut Cx<'_>) -> bool {
-    let version = to_destage(lane, grant.first, grant.era);
+    let version = to_destage(lane, grant.first, grant.eras);
     let unsealed = version.is_some_and(|version| lane.log.unsealed(version.0));
     if unsealed {
         seal(lane, Stream::Writes, cx);

@@ -25,4 +25,5 @@ mod schedule;
 pub(crate) mod state;
 pub(crate) mod versions;
 
+pub(crate) use refusals::GIVE_UP_AFTER;
 pub(crate) use schedule::Destager;

@@ -6,6 +6,10 @@ use crate::fact::types::Time;
 /// The first pause after a failed destage; doubled up to the last.
 const PAUSE_FIRST_NS: u64 = 1_000_000_000;
 const PAUSE_LAST_NS: u64 = 60_000_000_000;
+/// Attempts of destage that a full or read-only origin must have refused, one a second, before
+/// writers are told who wait for it. Of one that refuses only a part some other block becomes clean
+/// meanwhile, and a thin pool may have grown.
+pub(crate) const GIVE_UP_AFTER: u32 = 5;
 
 /// The refusals of one origin, until a block of it becomes clean again.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +29,11 @@ impl Refusals {
     /// Whether the origin refuses.
     pub(crate) const fn any(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Whether the origin has refused so often that nobody waits for it any more.
+    pub(crate) fn gives_up(&self) -> bool {
+        self.0.is_some_and(|it| it.attempts >= GIVE_UP_AFTER)
     }
 
     /// Whether it is too soon to try again.

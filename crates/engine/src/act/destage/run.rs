@@ -27,10 +27,11 @@ use crate::fact::canary::Canary;
 use crate::fact::event::Event;
 use crate::fact::io::{DeviceError, Op};
 use crate::fact::memory::Span;
-use crate::fact::types::BLOCK_BYTES;
+use crate::fact::types::{BLOCK_BYTES, OriginId};
 use crate::format::NO_SLOT;
 use crate::lane::Lane;
 use crate::look::Look;
+use crate::organ::eras::Wanted;
 use crate::organ::flying::LaneIo;
 use crate::organ::grant::Grant;
 use crate::organ::index::{Flat, Found};
@@ -63,16 +64,29 @@ impl Look<'_> {
     pub(crate) fn run_end(self, flat: Flat) -> Option<Flat> {
         run_end(self.lane(), flat)
     }
+
+    /// A block at this place or behind it that these eras need and no run covers.
+    pub(crate) fn lacking(self, origin: OriginId, wanted: Wanted, from: Flat) -> Option<Flat> {
+        let lane = self.lane();
+        lane.eras.as_ref()?.lacking(origin, wanted, from, |flat| run_end(lane, flat))
+    }
 }
 
 /// The version of a block that is to be destaged, if there is one: slot and checksum. In order it
-/// is the one that this era needs.
-pub(crate) fn to_destage(lane: &Lane, flat: Flat, era: Option<u64>) -> Option<(u32, u32)> {
+/// is the one that these eras need.
+pub(crate) fn to_destage(lane: &Lane, flat: Flat, wanted: Option<Wanted>) -> Option<(u32, u32)> {
     let Some(eras) = &lane.eras else {
         let found = lane.store.get(flat).filter(|found| found.dirty && !lane.trouble.is_lost(flat))?;
         return Some((found.slot, found.checksum));
     };
-    eras.get(flat, era?).map(|version| (version.slot, version.checksum))
+    eras.get(flat, wanted?.last).map(|version| (version.slot, version.checksum))
+}
+
+fn version_for(lane: &Lane, flat: Flat, wanted: Option<Wanted>, cx: &Cx<'_>) -> Option<(u32, u32)> {
+    let version = to_destage(lane, flat, wanted)?;
+    let newest =
+        lane.store.get(flat).filter(|_| cx.facts.planted(Canary::GroupNewer) && wanted.is_some_and(|it| it.is_group));
+    Some(newest.map_or(version, |found| (found.slot, found.checksum)))
 }
 
 /// The clean version of a block that may bridge a gap.
@@ -102,18 +116,18 @@ fn bridge(lane: &Lane, from: Flat, grant: &Grant, room: u64, cx: &Cx<'_>) -> Opt
     if lane.trouble.breaks_in(from, behind) {
         return None;
     }
-    destageable(lane, behind, to_destage(lane, behind, grant.era), cx).filter(|_| !lane.trouble.is_alone(behind))?;
+    destageable(lane, behind, to_destage(lane, behind, grant.eras), cx).filter(|_| !lane.trouble.is_alone(behind))?;
     (from.0..behind.0).map(Flat).map(|flat| destageable(lane, flat, to_bridge(lane, flat), cx)).collect()
 }
 
 /// Starts the run of a grant. The run goes on as long as the next blocks are dirty too, or can be
 /// bridged. Returns its length; 0 if the first block can't be destaged now.
 pub(crate) fn start_run(lane: &mut Lane, grant: &Grant, cx: &mut Cx<'_>) -> u32 {
-    let &Grant { first, end, era, .. } = grant;
+    let &Grant { first, end, eras, .. } = grant;
     let mut versions = Vec::new();
     let mut flat = first;
     while flat < end && versions.len() < RUN_BLOCKS_MAX as usize && !(flat > first && lane.trouble.breaks_at(flat)) {
-        let Some(version) = destageable(lane, flat, to_destage(lane, flat, era), cx) else {
+        let Some(version) = destageable(lane, flat, version_for(lane, flat, eras, cx), cx) else {
             let room = u64::from(RUN_BLOCKS_MAX) - versions.len() as u64;
             let Some(gap) = bridge(lane, flat, grant, room, cx).filter(|_| flat > first) else { break };
             flat = Flat(flat.0 + gap.len() as u64);

@@ -4,17 +4,19 @@
 use alloc::vec::Vec;
 
 use super::batches::{Batches, Place, Round, Step, Want};
-use super::ordered::order_step;
+use super::ordered::{Now, order_step};
 use super::rate::{Pace, View, pace};
 use super::readers::Credit;
 use super::state::Ending;
 use crate::act::throttle::Throttle;
 use crate::cx::Cx;
 use crate::delta::Delta;
+use crate::fact::canary::Canary;
 use crate::fact::types::{Destage, Mode, Time};
 use crate::lanes::Lanes;
 use crate::look::Look;
 use crate::organ::congestion::AWAY_NS;
+use crate::organ::cuts::Hold;
 use crate::organ::grant::Used;
 use crate::organ::origin::{OriginDelta, Stage};
 use crate::organ::places;
@@ -159,7 +161,9 @@ impl Destager {
         let all = self.origins.iter().zip(&delta.origins);
         let away = self.origins.iter().filter_map(|batches| batches.answered).map(|since| since.plus_ns(AWAY_NS));
         let waiting = all.filter(|(batches, origin)| batches.runs == 0 && origin.undrained() > 0);
-        let times = waiting.flat_map(|(batches, _)| [Some(idle), batches.resume_at, batches.refusals.timer()]);
+        let times = waiting.flat_map(|(batches, origin)| {
+            [Some(idle), batches.resume_at, batches.refusals.timer(), origin.cuts.group_waits_until()]
+        });
         // What is past was looked at then, and must not hide what is to come.
         let flushes = self.origins.iter().filter_map(|batches| batches.flush_by);
         times.flatten().chain(away).chain(flushes).filter(|when| *when > now).min()
@@ -221,21 +225,78 @@ impl Destager {
     ) {
         let ordered = is_ordered(cx);
         if ordered {
-            order_step(origin, lanes, cx);
+            let pressed = pace.is_some_and(|pace| pace.pressed);
+            let may_begin = pace.is_some() && (pressed || !self.stopping);
+            // A flush in flight may cover what is written meanwhile: a part of a group.
+            let idle = self.origins[origin].idle() && !cx.delta.origins[origin].flush.is_in_flight();
+            let now = Now { idle, may_begin, hurry: pressed };
+            order_step(origin, &now, lanes, cx);
         }
+        let cuts = &cx.delta.origins[origin].cuts;
+        let waits = ordered && (cuts.destaging().is_none() || self.flushes_group(origin, cx));
         let batch = pace.map_or(0, |pace| pace.batch_ns / self.origins[origin].ns_per_run);
         let batch = batch.clamp(BATCH_RUNS_MIN, BATCH_RUNS_MAX) as u32;
-        match pace {
+        // A group is one batch, however long. Where a flush costs a request, but stops nobody, no
+        // batch is short.
+        let (batch, blocks) = match () {
+            () if cx.facts.planted(Canary::GroupFlushed) => (batch, blocks),
+            () if cuts.has_group() => (u32::MAX, u64::MAX),
+            () if cx.facts.origins[origin].whole_flushes => (BATCH_RUNS_MAX as u32, blocks),
+            () => (batch, blocks),
+        };
+        match pace.filter(|_| !waits) {
             // The round goes on when the lane has answered.
             Some(_) if self.origins[origin].has_grant_out() => {}
             Some(pace) => self.start_runs(origin, pace, (batch, blocks), lanes, router, cx),
             None => self.origins[origin].round = Round::default(),
+        }
+        if self.holds_flush(origin, lanes, cx) {
+            return;
         }
         // The next era waits for the flush.
         let pressed = pace.is_some_and(|pace| pace.pressed)
             || ordered && cx.delta.origins[origin].cuts.is_behind()
             || self.is_flush_waited_for(origin, lanes, cx);
         self.origins[origin].flush_written((batch, blocks), pressed, &mut cx.delta.origins[origin], cx.now);
+    }
+
+    /// Whether a whole group waits for its flush. Then nobody looks for more runs. With a grant on
+    /// its way the group would not look whole, and its flush would be held back for ever (torture,
+    /// seed 1795952174250).
+    fn flushes_group(&self, origin: usize, cx: &Cx<'_>) -> bool {
+        cx.delta.origins[origin].cuts.has_group() && self.origins[origin].flushing > 0
+    }
+
+    /// Whether the flush of an origin is held back: only a part of a group is there.
+    fn holds_flush(&mut self, origin: usize, lanes: &Lanes, cx: &mut Cx<'_>) -> bool {
+        let (batches, facts) = (&mut self.origins[origin], &cx.facts.origins[origin]);
+        let cuts = &cx.delta.origins[origin].cuts;
+        let Some(wanted) = cuts.destaging().filter(|_| cuts.has_group()) else {
+            cx.delta.origins[origin].cuts.set_hold(Hold::No);
+            return false;
+        };
+        if batches.flushing > 0 {
+            // What was found to be whole stays so until its flush is over.
+            return cuts.hold() == Hold::Yes;
+        }
+        let is_complete = batches.only_written() && !batches.lacks_run(facts.id, wanted, lanes);
+        let is_complete = is_complete || cx.facts.planted(Canary::GroupFlushed);
+        let goes_on = matches!(facts.stage, Stage::Coming | Stage::Serving | Stage::Leaving { destaged: true });
+        let hold = match is_complete {
+            true => Hold::No,
+            false if cx.facts.stopping || !goes_on || batches.refusals.gives_up() => Hold::Fails,
+            false => Hold::Yes,
+        };
+        cx.delta.origins[origin].cuts.set_hold(hold);
+        // What was written of a group that is given up waits for the rest. At a stop its flush
+        // fails instead, or the stop would never end (torture, seed 1795977627787).
+        hold == Hold::Yes || hold == Hold::Fails && !cx.facts.stopping && batches.refusals.gives_up()
+    }
+
+    /// Whether an origin has a part of a group, and may soon have the rest.
+    pub(crate) fn is_mid_group(&self, origin: usize, cx: &Cx<'_>) -> bool {
+        let held = cx.delta.origins[origin].cuts.hold() == Hold::Yes;
+        held && !self.origins[origin].idle() && !self.is_away(origin, cx)
     }
 
     /// Whether somebody waits for what is written to become clean, or the origin is flushed anyway.
@@ -314,6 +375,13 @@ impl Destager {
             .then_some(Place::Far)
     }
 
+    /// Whether nobody would come back to an origin: nothing is in flight, nor soon will be.
+    fn is_still(&self, origin: usize, cx: &Cx<'_>) -> bool {
+        // What was written of a group is not flushed before the rest is there.
+        let holds = cx.delta.origins[origin].cuts.has_group();
+        self.origins[origin].idle() || holds && self.origins[origin].only_written()
+    }
+
     /// Starts runs of this batch, and while that is being flushed, of the next.
     fn start_runs(
         &mut self,
@@ -346,7 +414,7 @@ impl Destager {
         // of the sweep to its end, and once more from the start.
         while let Some(place) = self.place(origin, pace, cx)
             && self.origins[origin].has_room(batch, blocks, flowing)
-            && (self.origins[origin].round.tries < TRIES_PER_STEP || self.origins[origin].idle())
+            && (self.origins[origin].round.tries < TRIES_PER_STEP || self.is_still(origin, cx))
         {
             let earned = self.credit.allows(&cx.delta.cache_reads, (cx.delta.dirty(), cx.facts.dirty_limit), cx.now);
             let batches = &mut self.origins[origin];
@@ -364,19 +432,19 @@ impl Destager {
             }
             batches.round.tries += 1;
             let places = cx.facts.origins[origin].places();
-            let (ordered, era) = (is_ordered(cx), cx.delta.origins[origin].cuts.destaging());
+            let (ordered, eras) = (is_ordered(cx), cx.delta.origins[origin].cuts.destaging());
             let blocks_max = match place {
                 Place::Far => FAR_RUN_BLOCKS_MAX,
                 Place::Near if pace.pause_permille > 0 => cx.delta.origins[origin].gauge.reach.beside_blocks(),
                 Place::Near => RUN_BLOCKS_MAX,
             };
-            let want = Want { origin, places, place, blocks_max, hurry: pace.hurry, ordered, era };
+            let want = Want { origin, places, place, blocks_max, hurry: pace.hurry, ordered, eras };
             match batches.start_one(&want, lanes, router, cx) {
                 Step::Asked => return batches.note_began(cx.now),
                 Step::Tried => {}
                 Step::SweepEnded => {
                     batches.round.sweeps_ended += 1;
-                    if !batches.idle() || batches.round.sweeps_ended == 2 {
+                    if !self.is_still(origin, cx) || self.origins[origin].round.sweeps_ended == 2 {
                         break;
                     }
                 }

@@ -80,6 +80,21 @@ pub(crate) fn version_over(lane: &mut Lane, flat: Flat, slot: u32, cx: &mut Cx<'
     }
 }
 
+/// All eras of an origin up to this one go to it together. Older versions of their blocks are
+/// needed no more.
+pub(crate) fn put_together(lane: &mut Lane, origin: OriginId, last: u64, cx: &mut Cx<'_>) {
+    let Some(eras) = &mut lane.eras else { return };
+    for (flat, version) in eras.put_together(origin, last) {
+        if lane.store.get(flat).is_none_or(|found| found.slot != version.slot) {
+            let_go(lane, flat, version.slot, cx);
+        }
+    }
+    // A new mirror may lack what is in this era now.
+    if let (Some(sync), Some(origin)) = (&mut lane.sync, cx.facts.place_of(origin)) {
+        sync.wait_for(origin, last);
+    }
+}
+
 /// An older version is needed no more.
 fn let_go(lane: &mut Lane, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
     lane.left_slot(Found { slot, dirty: true, hits: 0, checksum: 0 });

@@ -37,6 +37,8 @@ pub(crate) struct ErasFound {
     pub(super) has_any: bool,
     /// Eras before these are on their origins.
     sent: BTreeMap<OriginId, u64>,
+    /// Groups of eras up to these may be on their origins.
+    groups: BTreeMap<OriginId, u64>,
 }
 
 impl ErasFound {
@@ -49,6 +51,7 @@ impl ErasFound {
     pub(super) fn take_era(&mut self, lane: &mut Lane, entry: EraEntry, cx: &Cx<'_>) {
         match entry {
             EraEntry::Sent { origin, era } => self.note_sent(origin, era),
+            EraEntry::Group { origin, last } => self.note_group(origin, last),
             EraEntry::Version { key, slot, checksum, era } => {
                 let checksum = lane.store.kept(checksum);
                 if let (Some(flat), Some(eras)) = (cx.facts.flat(key), self.eras(lane)) {
@@ -62,6 +65,12 @@ impl ErasFound {
     pub(super) fn note_sent(&mut self, origin: OriginId, era: u64) {
         let sent = self.sent.entry(origin).or_default();
         *sent = era.max(*sent);
+    }
+
+    /// The log says that a group up to this era may be on an origin.
+    pub(super) fn note_group(&mut self, origin: OriginId, last: u64) {
+        let group = self.groups.entry(origin).or_default();
+        *group = last.max(*group);
     }
 
     /// A dirty block was written in this era.
@@ -133,7 +142,8 @@ pub(super) fn settle_eras(lane: &mut Lane, it: &ErasFound, cx: &mut Cx<'_>) {
     for (origin, record) in cx.facts.origins.iter().enumerate() {
         let newest = lane.eras.as_ref().and_then(|eras| eras.last(record.id));
         let sent = it.sent.get(&record.id).copied().unwrap_or(0);
-        cx.delta.origins[origin].cuts.replayed(newest, sent);
+        let group = it.groups.get(&record.id).copied().unwrap_or(0);
+        cx.delta.origins[origin].cuts.replayed(newest, sent, group);
     }
 }
 

@@ -54,6 +54,7 @@ impl Recovery {
                     lane.map(flat, Found { slot, dirty, hits: 0, checksum }, 0, cx);
                 }
                 Entry::Sent { origin, era } => self.eras.note_sent(origin, era),
+                Entry::Group { origin, last } => self.eras.note_group(origin, last),
                 Entry::Invalidate { key, blocks } => {
                     let Some(first) = cx.facts.flat(key) else { continue };
                     self.eras.forget_eras(lane, cx, |flat, _| (first..first + blocks).contains(&flat));

@@ -132,6 +132,13 @@ impl Sync {
         }
     }
 
+    /// Versions that this era of an origin needs may be on one member alone.
+    pub(crate) fn wait_for(&mut self, origin: usize, era: u64) {
+        if let Some(began) = self.eras.get_mut(origin) {
+            *began = era.max(*began);
+        }
+    }
+
     /// Blocks that were copied.
     pub(crate) const fn copied(&self) -> u64 {
         self.copied

@@ -85,6 +85,7 @@ fn open(wanted: &Wanted, known: &Known) -> Result<Opened, VolumesError> {
         origin_path: whole(&file),
         size_bytes: file.geometry().size_bytes,
         block_bytes: file.geometry().logical_block_bytes,
+        whole_flushes: file.mark().is_some(),
         mode: wanted.mode,
         read_only: wanted.read_only || file.is_snapshot(),
         shares: known.shares,
