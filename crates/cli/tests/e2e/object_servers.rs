@@ -41,10 +41,14 @@ fn fio_verifies_through_a_storm() {
         let mut disk = Disk::new(store, Form::PLAIN);
         disk.start();
         disk.store.proxy().set(STORM);
-        fio(&disk.volume, SIZE / MIB, 1);
-        disk.volume.drain();
-        let seen = disk.store.proxy().seen();
-        assert!(seen.spoilt > 5, "{seen:?}");
+        // Eras share requests, so one round may meet few faults.
+        for seed in 1.. {
+            fio(&disk.volume, SIZE / MIB, seed);
+            disk.volume.drain();
+            if disk.store.proxy().seen().spoilt > 5 {
+                break;
+            }
+        }
         let mut mine = vec![0; SIZE as usize];
         disk.volume.connect().read_at(0, &mut mine).expect("the volume can be read");
         disk.volume.kill9();
