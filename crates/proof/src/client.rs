@@ -42,9 +42,9 @@ pub struct Client {
     failed: Vec<(RequestId, RequestError)>,
     /// Events that were seen, since [`Client::take_events`].
     pub(crate) events: Vec<Event>,
-    /// Volumes that are to be removed, what becomes of their dirty blocks, and the epoch in which
-    /// this was asked for.
-    pub(crate) leaving: BTreeMap<usize, (DirtyOnRemove, u64)>,
+    /// Volumes that are to be removed, what becomes of their dirty blocks, the epoch in which this
+    /// was asked for, and its number.
+    pub(crate) leaving: BTreeMap<usize, (DirtyOnRemove, u64, u64)>,
     /// Changes of the volumes that were asked for.
     pub(crate) tickets: u64,
     /// Whether an origin lost its connection with something unflushed since the opening.

@@ -138,8 +138,9 @@ impl Client {
     /// Asks for a volume to be removed. If nothing was to be given up, its origin must hold all of
     /// it when it is gone.
     pub fn ask_remove(&mut self, origin: usize, dirty: DirtyOnRemove) -> u64 {
-        self.leaving.insert(origin, (dirty, self.world.engine().superblock().epoch));
-        self.ask_volume(VolumeChange::Remove { origin: OriginId(origin as u32), dirty })
+        let ticket = self.ask_volume(VolumeChange::Remove { origin: OriginId(origin as u32), dirty });
+        self.leaving.insert(origin, (dirty, self.world.engine().superblock().epoch, ticket));
+        ticket
     }
 
     /// Looks which volumes are gone: the origin of each is complete, or what it lacks was given up.
@@ -148,10 +149,9 @@ impl Client {
     /// If an origin lacks something that was not given up.
     pub(crate) fn judge_leaving(&mut self) {
         for event in &self.events {
-            if let Event::VolumeRefused { origin: Some(origin), error, .. } = event
-                && *error != VolumeError::Busy
-            {
-                self.leaving.remove(&(origin.0 as usize));
+            // An earlier change of the same volume may have been refused, too.
+            if let Event::VolumeRefused { ticket, .. } = event {
+                self.leaving.retain(|_, it| it.2 != *ticket);
             }
         }
         if !self.world.serving() {
@@ -159,7 +159,7 @@ impl Client {
         }
         let epoch = self.world.engine().superblock().epoch;
         // An opening knows nothing of a removal that was not durable before.
-        let settled: Vec<_> = self.leaving.iter().map(|(origin, (dirty, asked))| (*origin, *dirty, *asked)).collect();
+        let settled: Vec<_> = self.leaving.iter().map(|(origin, it)| (*origin, it.0, it.1)).collect();
         for (origin, dirty, asked) in settled {
             let is_there = self.has_volume(origin);
             if is_there && asked == epoch {
