@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `flashfront cache`: grows or shrinks a stopped cache, or moves a running one to another device,
-//! takes it off its volumes, and gives it back.
+//! `flashfront cache`: grows or shrinks a cache, moves a running one to another device, takes it
+//! off its volumes, and gives it back.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,16 +8,17 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use flashfront_engine::BLOCK_BYTES;
-use flashfront_serve::config::Size;
 use flashfront_serve::control::{Client, Command, Response};
-use flashfront_serve::failure;
-use flashfront_serve::offline::{self, CacheGrown};
 
 use crate::drain::refusals;
 use crate::interrupt::Interrupt;
 use crate::status::Socket;
 use crate::volume::done;
 use crate::{human, mirror, progress};
+
+mod resize;
+
+use resize::{Grow, Shrink};
 
 /// The longest that a cache takes to be closed and another one to be opened.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -96,56 +97,11 @@ struct Replace {
     json: bool,
 }
 
-/// Make a stopped cache as large as its device, which was made larger before.
-///
-/// What the cache holds stays, dirty data too. A power cut meanwhile harms nothing.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Example:
-  lvextend --size +100G vg/cache
-  flashfront cache grow --cache /dev/vg/cache")]
-struct Grow {
-    /// The cache device.
-    #[arg(long, value_name = "PATH")]
-    cache: PathBuf,
-    /// Folder for the memory of failed cache devices, as of `serve`.
-    #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
-    /// Print the result as JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-/// Make a stopped cache smaller. Its device can be made smaller afterwards.
-///
-/// Dirty data stays, and of clean data as much as fits. A power cut or Ctrl-C leaves the cache as
-/// large as it was, or smaller, with all dirty data: run the command again. A cache with several
-/// lanes has to be destaged first, and loses its clean data.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Example:
-  flashfront cache shrink 40GiB --cache /dev/vg/cache
-  lvreduce --size 40G vg/cache")]
-struct Shrink {
-    /// The new size.
-    #[arg(value_name = "SIZE")]
-    size: Size,
-    /// The cache device.
-    #[arg(long, value_name = "PATH")]
-    cache: PathBuf,
-    /// Folder for the memory of failed cache devices, as of `serve`.
-    #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
-    /// Print the result as JSON.
-    #[arg(long)]
-    json: bool,
-}
-
 impl Cache {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.verb {
-            Verb::Grow(verb) => verb.run().map(|()| ExitCode::SUCCESS),
-            Verb::Shrink(verb) => verb.run().map(|()| ExitCode::SUCCESS),
+            Verb::Grow(verb) => verb.run(),
+            Verb::Shrink(verb) => verb.run(),
             Verb::Replace(verb) => verb.run(),
             Verb::Detach(verb) => verb.run(),
             Verb::Attach(verb) => verb.run(),
@@ -161,7 +117,7 @@ impl Detach {
         let before = client.status()?;
         // A mirrored cache, and volumes without a cache, are refused below: nothing is drained.
         if !before.without_cache && before.mirror == "none" {
-            drain(&mut client, before.blocks_dirty, &interrupt)?;
+            drain(&mut client, before.blocks_dirty, &interrupt, "detach")?;
         }
         client.wait_at_most(PATIENCE)?;
         switched(client.call(&Command::DetachCache {})?, "detached: the origins alone hold everything", self.json)?;
@@ -171,7 +127,7 @@ impl Detach {
 }
 
 /// Destages what is dirty, until nothing is or Ctrl-C ends it.
-fn drain(client: &mut Client, dirty: u64, interrupt: &Interrupt) -> anyhow::Result<()> {
+fn drain(client: &mut Client, dirty: u64, interrupt: &Interrupt, verb: &str) -> anyhow::Result<()> {
     client.call(&Command::Drain { start: true })?;
     let bar = progress::of_bytes("draining");
     bar.set_length(dirty * BLOCK_BYTES);
@@ -193,7 +149,7 @@ fn drain(client: &mut Client, dirty: u64, interrupt: &Interrupt) -> anyhow::Resu
             client.call(&Command::Drain { start: false })?;
             bar.finish_and_clear();
             anyhow::bail!(
-                "stopped: the cache stays, and what is dirty in it; `flashfront cache detach` goes on from here"
+                "stopped: the cache stays, and what is dirty in it; `flashfront cache {verb}` goes on from here"
             );
         }
     }
@@ -248,39 +204,5 @@ impl Replace {
         }
         done(started, self.json)?;
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-impl Shrink {
-    fn run(self) -> anyhow::Result<()> {
-        let started = Instant::now();
-        let state = self.state.or_else(failure::state_path);
-        let bar = progress::of_share("shrinking", 0);
-        let mut show = |done, all| progress::show(&bar, done, all);
-        let shrunk = offline::shrink(&self.cache, state.as_deref(), self.size.0, &mut show);
-        bar.finish_and_clear();
-        let shrunk = shrunk?;
-        if !self.json {
-            let [from, to, index] = [shrunk.from_bytes, shrunk.to_bytes, shrunk.index_bytes].map(human::bytes);
-            let [dirty, kept, dropped] =
-                [shrunk.dirty_blocks, shrunk.clean_kept, shrunk.clean_dropped].map(human::blocks);
-            human::tell(&format!(
-                "shrunk: from {from} to {to}; its index takes {index} of RAM; kept: {dirty} dirty, {kept} clean; dropped: {dropped} clean\n"
-            ))?;
-        }
-        done(started, self.json)
-    }
-}
-
-impl Grow {
-    fn run(self) -> anyhow::Result<()> {
-        let started = Instant::now();
-        let state = self.state.or_else(failure::state_path);
-        let CacheGrown { from_bytes, to_bytes, index_bytes } = offline::grow(&self.cache, state.as_deref())?;
-        if !self.json {
-            let [from, to, index] = [from_bytes, to_bytes, index_bytes].map(human::bytes);
-            human::tell(&format!("grown: from {from} to {to}; its index takes {index} of RAM\n"))?;
-        }
-        done(started, self.json)
     }
 }

@@ -6,6 +6,7 @@
 
 mod clean;
 mod life;
+mod limits;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -14,6 +15,7 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use self::life::{fail_those_who_wait, live};
+use self::limits::{clamp_dirty_limit, dirty_limits};
 use crate::act::apart::{pays_apart, waits_for_others, work_apart};
 use crate::act::flushes::{flush_devices, give_up_proofs, go_on_drained};
 use crate::act::hang::answers;
@@ -39,7 +41,7 @@ use crate::fact::memory::Memory;
 use crate::fact::open_error::OpenError;
 use crate::fact::options::Options;
 use crate::fact::status::{Counters, OriginStatus, Status};
-use crate::fact::types::{BLOCK_BYTES, Destage, Key, OriginId, Time};
+use crate::fact::types::{Key, OriginId, Time};
 use crate::fact::volume::VolumeError;
 use crate::facts::Facts;
 use crate::format::{Shares, Superblock};
@@ -274,6 +276,7 @@ impl Engine {
             mirror: order::status(&self.lanes, &delta.members),
             mirror_lacks_blocks: self.lanes.driven().map(|lane| lane.trouble.only_on_lead()).sum(),
             lead_lacks_blocks: self.lanes.driven().map(|lane| lane.trouble.only_elsewhere()).sum(),
+            left_in_end: self.lanes.driven().filter_map(|lane| lane.log.left_in_end()).reduce(|one, other| one + other),
             succeeding: delta.members.is_succeeding().then(|| order::copied(&self.lanes)),
             promoting: delta.members.is_promoting().then(|| order::copied(&self.lanes)),
             cache_failed: delta.members.cache_failed,
@@ -320,20 +323,6 @@ fn shape(superblock: &Superblock, options: &Options) -> Shape {
     }
 }
 
-/// The dirty limits that a cache of that capacity can hold. Reclaim needs room: at least an eighth
-/// of the cache is never dirty. And a request must fit.
-fn dirty_limits(capacity: u64) -> RangeInclusive<u64> {
-    let least = crate::fact::types::REQUEST_BYTES_MAX / BLOCK_BYTES + 1;
-    least..=(capacity - capacity / 8).max(least)
-}
-
-fn clamp_dirty_limit(blocks: u64, capacity: u64, destage: Destage) -> u64 {
-    let limits = dirty_limits(capacity);
-    // A checkpoint has room for so many versions that eras need, beside the dirty blocks.
-    let most = if destage == Destage::Ordered { capacity / 3 } else { *limits.end() };
-    blocks.clamp(*limits.start(), most.max(*limits.start()))
-}
-
 impl Coordinator {
     /// Changes the facts that a command changes.
     fn learn(&mut self, control: &Control, turn: &mut Turn<'_>) {
@@ -374,6 +363,7 @@ impl Coordinator {
             | Control::RemoveMember { .. }
             | Control::PromoteMember { .. }
             | Control::EndCopying
+            | Control::Vacate { .. }
             | Control::LetClientsGo
             | Control::Answers { .. }
             | Control::Volume { .. } => {}
@@ -395,6 +385,7 @@ impl Coordinator {
             Control::RemoveMember { member } => order::remove(&mut self.filling, member, lanes, cx),
             Control::PromoteMember { member } => order::promote(&mut self.filling, member, lanes, cx),
             Control::EndCopying => order::end_copying(cx),
+            Control::Vacate { keep_segments } => lanes.send_all(|| Down::Vacate { first: keep_segments }, cx),
             Control::LetClientsGo => self.clients_leave = true,
             Control::Answers { device } => answers(device, lanes, &mut self.destager, cx),
             Control::GoOn { .. } => lanes.send_all(|| Down::GoOn, cx),

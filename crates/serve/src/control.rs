@@ -180,6 +180,27 @@ pub enum Command {
         #[serde(default)]
         force: bool,
     },
+    /// Make the cache as large as its device, which was made larger before.
+    ///
+    /// The cache keeps what it holds. Clients stay connected.
+    GrowCache {},
+    /// Empty what lies beyond this size, so that [`Command::ShrinkCache`] has little to do; none:
+    /// use all of the cache again.
+    ///
+    /// Answered when it begins; `status` shows in `left_in_end_blocks` what is left. A stop ends
+    /// it. With several lanes, or ordered destage, a drain takes its place.
+    VacateCache {
+        /// The size.
+        bytes: Option<u64>,
+    },
+    /// Make the cache smaller. Its device can be made smaller afterwards.
+    ///
+    /// The cache keeps what is dirty, and of clean data as much as fits. With several lanes, or
+    /// ordered destage, nothing may be dirty but what was written lately. Clients stay connected.
+    ShrinkCache {
+        /// The new size.
+        bytes: u64,
+    },
     /// Tell of each request of a volume from now on. After the answer the connection is for that
     /// alone.
     Record {
@@ -245,6 +266,21 @@ pub enum Response {
     Upgraded(Upgraded),
     /// The answer to [`Command::DetachCache`] and [`Command::AttachCache`].
     Switched {
+        /// Clients that stayed connected.
+        clients: u64,
+        /// For how long they waited.
+        paused_ms: u64,
+    },
+    /// The answer to [`Command::GrowCache`] and [`Command::ShrinkCache`].
+    Resized {
+        /// The size of the cache before.
+        from_bytes: u64,
+        /// Its size now.
+        to_bytes: u64,
+        /// RAM of its index.
+        index_bytes: u64,
+        /// Clean blocks that had no room.
+        clean_dropped_blocks: u64,
         /// Clients that stayed connected.
         clients: u64,
         /// For how long they waited.

@@ -62,6 +62,7 @@ mod opened;
 mod prefetch;
 mod reload;
 mod reload_handle;
+mod resize;
 mod resolve;
 mod sample;
 mod set;
@@ -149,7 +150,7 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
                         tracing::error!("upgrade: {why}; serving on");
                         before = Before::Itself { parcel, operator, why };
                     }
-                    Given::Switched { parcel, operator, switch } => match switch.config(&config) {
+                    Given::Switched { parcel, operator, mut switch } => match switch.config(&config) {
                         Ok(next) => {
                             usual = Some(std::mem::replace(&mut config, Cow::Owned(next)));
                             before = Before::Switched { parcel, operator, switch };

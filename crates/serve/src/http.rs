@@ -211,7 +211,13 @@ async fn ask(served: Served) -> Result<Box<StatusReport>, String> {
     match tokio::task::spawn_blocking(move || caller.call(Command::Status)).await {
         Ok(Response::Status(report)) => Ok(report),
         Ok(Response::Error { message }) => Err(message),
-        Ok(Response::Done | Response::Recording { .. } | Response::Upgraded(_) | Response::Switched { .. })
+        Ok(
+            Response::Done
+            | Response::Recording { .. }
+            | Response::Upgraded(_)
+            | Response::Switched { .. }
+            | Response::Resized { .. },
+        )
         | Err(_) => Err("no status".to_owned()),
     }
 }

@@ -159,6 +159,10 @@ pub struct StatusReport {
     /// read while the other one was filled.
     #[serde(default)]
     pub mirror_lacks_blocks: u64,
+    /// Blocks that are left in the end of the cache, while that is being emptied so that the cache
+    /// can shrink.
+    #[serde(default)]
+    pub left_in_end_blocks: Option<u64>,
     /// Blocks in the cache.
     pub blocks_cached: u64,
     /// Dirty ones among them.
@@ -263,6 +267,7 @@ impl StatusReport {
             mirror_copied_blocks: copied,
             mirror_of_blocks: of,
             mirror_lacks_blocks: status.mirror_lacks_blocks,
+            left_in_end_blocks: status.left_in_end,
             blocks_cached: status.blocks_cached,
             blocks_dirty: status.blocks_dirty,
             dirty_limit_blocks: status.dirty_limit_blocks,

@@ -109,6 +109,9 @@ fn devices(out: &mut String, report: &StatusReport) -> Result {
             entry(out, "HANGS", &format!("{}: {}", device.path, hanging(hang)))?;
         }
     }
+    if let Some(left) = report.left_in_end_blocks {
+        entry(out, "emptying", &format!("{} are left beyond the size that the cache is to have", human::blocks(left)))?;
+    }
     match report.mirror.as_str() {
         "alone" => entry(out, "ALONE", "one cache device is left: `flashfront mirror add DEVICE` makes a new mirror"),
         "syncing" => {

@@ -176,7 +176,13 @@ fn an_older_copy_of_the_detached_cache_brings_nothing_back() {
 
 /// Kills the daemon while `order` runs, when its log has these words or after that many polls, and
 /// serves again as an operator would. Returns whether the cache that was named is served.
-fn killed_at(volume: &Volume, daemon: Daemon, mut order: Command, words: Option<&str>, polls: u32) -> (bool, Daemon) {
+pub(crate) fn killed_at(
+    volume: &Volume,
+    daemon: Daemon,
+    mut order: Command,
+    words: Option<&str>,
+    polls: u32,
+) -> (bool, Daemon) {
     let writer = Writer::start(volume);
     let mut child = order.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program is there");
     let logged = volume.stderr().len();

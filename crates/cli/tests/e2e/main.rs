@@ -58,6 +58,7 @@ mod refusal;
 mod reload;
 mod repair;
 mod replace;
+mod resize;
 mod servers;
 mod service;
 mod shares;

@@ -149,7 +149,7 @@ fn assert_warm_after_a_kill(volume: &Volume) {
 }
 
 #[track_caller]
-fn assert_missed_at_most(volume: &Volume, most: u64) {
+pub(crate) fn assert_missed_at_most(volume: &Volume, most: u64) {
     let before = volume.gauge("read_misses");
     let mut client = volume.connect();
     for nth in CLEAN {

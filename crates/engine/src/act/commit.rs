@@ -13,6 +13,7 @@
 //! - A FLUSH that comes while a commit made for FLUSHes is in flight shares the next one.
 
 mod depth;
+mod end;
 pub(crate) mod log;
 mod proofs;
 pub(crate) mod seal;
@@ -149,8 +150,8 @@ pub(crate) fn open(lane: &mut Lane, stream: Stream, what_for: For, cx: &mut Cx<'
         tail.used = 0;
         if let Some(full) = full {
             let waits = log.is_unproven(full);
-            let segment = &mut log.segments[full as usize];
-            segment.state = if waits { SegmentState::Unproven } else { SegmentState::Closed };
+            log.set_state(full, if waits { SegmentState::Unproven } else { SegmentState::Closed });
+            let segment = &log.segments[full as usize];
             lane.policy.sealed(SegmentId(full), segment.zone);
             lane.reclaim.sparse.filled(full, segment.live, log.segment_slots);
             log.filled += 1;

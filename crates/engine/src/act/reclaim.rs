@@ -21,7 +21,7 @@ use crate::act::commit::unproven::hurry_proof;
 use crate::act::commit::{open, put};
 use crate::act::damage::damaged;
 use crate::act::destage::run::let_go_of;
-use crate::act::reclaim::choose::{Choice, Way, choose, choose_to_compact, look};
+use crate::act::reclaim::choose::{Way, choose, choose_to_compact, look, note_choice};
 use crate::act::reclaim::held::{
     is_parked_to_clean, is_to_hold, left_to_cleaning, let_go_of_held, resume_held, waits_to_clean,
 };
@@ -32,7 +32,6 @@ use crate::fact::canary::Canary;
 use crate::fact::event::Event;
 use crate::fact::io::{DeviceError, Op};
 use crate::fact::memory::{Buf, Span};
-use crate::fact::types::Time;
 use crate::format::{CommitHeader, Entry, Stream};
 use crate::lane::Lane;
 use crate::organ::flying::{LaneIo, Survivor};
@@ -48,10 +47,12 @@ pub(crate) mod held;
 pub(crate) mod state;
 pub(crate) mod stuck;
 mod survivors;
+pub(crate) mod vacate;
 
 use find::find_blocks;
 use state::Victim;
 use survivors::{choose_survivors, is_turned, leaves_after_all, tries_turned_again};
+use vacate::{appended, freed_together, survivors_at_once, vacate_step};
 
 /// Segments under reclaim at once: enough to hide the latency of reads and flushes.
 pub(crate) const VICTIMS_MAX: usize = 4;
@@ -84,6 +85,9 @@ pub(crate) fn reclaim_step(lane: &mut Lane, cx: &mut Cx<'_>) {
         lane.reclaim.not_compacted.clear();
     }
     begin_victims(lane, cx);
+    if lane.log.has_end() {
+        vacate_step(lane, cx);
+    }
     if cx.facts.any_max {
         shrink_step(lane, cx);
     }
@@ -112,38 +116,23 @@ fn begin_victims(lane: &mut Lane, cx: &mut Cx<'_>) {
             }
             return;
         };
-        lane.log.set_state(id, SegmentState::Victim);
         let in_vain = lane.reclaim.copies_in_vain(lane.log.slots());
         let forced = way == Way::Evict && (core::mem::take(&mut lane.reclaim.forces) || in_vain);
-        lane.reclaim.victims.insert(id, Victim { cleaned: way == Way::Clean, forced, ..Victim::default() });
-        if lane.log.segment(id).live > 0 {
-            read_header(lane, id, id * lane.log.segment_slots(), cx);
-        } else {
-            victim_step(lane, id, cx);
-        }
+        begin_victim(lane, id, Victim { cleaned: way == Way::Clean, forced, ..Victim::default() }, cx);
         wanted -= 1;
         victims += 1;
     }
     lane.reclaim.waits_since = None;
 }
 
-/// Does what a choice says, but for the segment that it takes.
-fn note_choice(lane: &mut Lane, choice: &Choice, now: Time) {
-    let reclaim = &mut lane.reclaim;
-    if let Some(waits) = choice.waits {
-        reclaim.waits = waits;
-        reclaim.waits_since.get_or_insert(now);
-    }
-    if let Some(passed_over) = choice.passed_over {
-        reclaim.behind = passed_over.then_some(now);
-    }
-    match choice.taken {
-        Some((_, Way::Clean)) => reclaim.waits_since = None,
-        Some((id, Way::Compact)) => reclaim.compacting = Some(id),
-        Some((_, Way::Evict)) | None => {}
-    }
-    if choice.checkpoint {
-        lane.checkpoint.want();
+/// Begins the reclaim of a segment.
+fn begin_victim(lane: &mut Lane, id: u32, victim: Victim, cx: &mut Cx<'_>) {
+    lane.log.set_state(id, SegmentState::Victim);
+    lane.reclaim.victims.insert(id, victim);
+    if lane.log.segment(id).live > 0 {
+        read_header(lane, id, id * lane.log.segment_slots(), cx);
+    } else {
+        victim_step(lane, id, cx);
     }
 }
 
@@ -345,7 +334,7 @@ fn read_survivors(lane: &mut Lane, segment: u32, survivors: &[Survivor], cx: &mu
 }
 
 fn read_waiting_survivors(lane: &mut Lane, cx: &mut Cx<'_>) {
-    while lane.reclaim.reading < SURVIVORS_MAX
+    while lane.reclaim.reading < survivors_at_once(lane, cx.now)
         && let Some(survivor) = lane.reclaim.survivors.pop_front()
     {
         lane.reclaim.reading += 1;
@@ -411,7 +400,9 @@ pub(crate) fn survivor_done(
 fn append_survivor(lane: &mut Lane, cleaned: bool, flat: Flat, hits: u8, from: Span, cx: &mut Cx<'_>) -> bool {
     let what_for = if cleaned { For::Cleaning } else { For::Clients };
     let opened = !cx.cache_failed() && open(lane, Stream::Survivors, what_for, cx);
-    opened && put(lane, Stream::Survivors, flat, false, 0, hits, from, cx)
+    let is_in = opened && put(lane, Stream::Survivors, flat, false, 0, hits, from, cx);
+    appended(lane, cx.now);
+    is_in
 }
 
 /// Appends a dirty block to the writes once more. Where there is no room it stays, and its
@@ -430,13 +421,14 @@ fn move_dirty(lane: &mut Lane, survivor: Survivor, found: Found, from: Span, cx:
     let dirty = !cx.facts.planted(Canary::MovedClean);
     // A block that is moved stays in its era.
     let era = lane.eras.as_ref().and_then(|eras| eras.newest(flat)).map_or(0, |it| it.0);
-    let appended = put(lane, Stream::Writes, flat, dirty, era, found.hits, from, cx);
-    if appended && !rewritten {
+    let is_in = put(lane, Stream::Writes, flat, dirty, era, found.hits, from, cx);
+    if is_in && !rewritten {
         // Nobody has: the sweep of destage needn't pass it over.
         lane.store.forget_rewritten(flat);
     }
-    cx.delta.counters.reinserted_blocks += u64::from(appended);
-    cx.delta.counters.moved_blocks += u64::from(appended);
+    appended(lane, cx.now);
+    cx.delta.counters.reinserted_blocks += u64::from(is_in);
+    cx.delta.counters.moved_blocks += u64::from(is_in);
 }
 
 /// Records that a segment is freed. Its blocks stay in the index until that is durable. So a direct
@@ -451,6 +443,13 @@ fn give_up(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
     if !victim.leaving.is_empty() {
         lane.reclaim.leaving.insert(segment, victim.leaving);
     }
+    for segment in freed_together(lane, segment) {
+        note_freed(lane, segment, cx);
+    }
+}
+
+/// The log is to say that a segment is freed.
+fn note_freed(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
     lane.log.note(Note::Entry(Entry::Freed { segment }));
     // After a failure of the cache device nothing becomes free any more.
     let _: Wait = lane.await_durable(Waiter::Freed(segment), cx);

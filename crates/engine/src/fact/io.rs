@@ -325,6 +325,13 @@ pub enum Control {
     /// End the copying to a new device, or of a lead that is to leave, as long as that goes. The
     /// cache stays on the devices where it is.
     EndCopying,
+    /// Empty the end of the log, so that the cache can be made smaller. Each lane keeps so many
+    /// segments; `None`: all. [`Status::left_in_end`](crate::Status::left_in_end) tells how far
+    /// that is. Nothing of this is durable.
+    Vacate {
+        /// Segments of each lane.
+        keep_segments: Option<u32>,
+    },
     /// The answer to [`Event::FailureUnmarked`]: whether it is remembered durably that this cache
     /// must not be replayed. If not, writes of cached blocks and FLUSH fail, since a replay would
     /// undo what they promise.

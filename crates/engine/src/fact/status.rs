@@ -213,6 +213,9 @@ pub struct Status {
     /// Dirty blocks that only the other one of two members has, as far as is known: the lead's copy
     /// can't be read.
     pub lead_lacks_blocks: u64,
+    /// Blocks that are left in the end of the log while that is being emptied. What is in a segment
+    /// that is still being filled doesn't count.
+    pub left_in_end: Option<u64>,
     /// How far the copying is after which the lead leaves; 0 of 0 when it leaves.
     pub succeeding: Option<(u64, u64)>,
     /// How far the copying is after which the other member leads, and the lead stays.

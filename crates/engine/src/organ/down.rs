@@ -46,6 +46,8 @@ pub(crate) enum Down {
     GiveUpEras { origin: usize, error: DeviceError },
     /// Clients are about to leave: nothing waits for destage to this origin any more.
     GiveUpClean { origin: usize },
+    /// The segments from this one on are to be empty; `None`: no segment is.
+    Vacate { first: Option<u32> },
     /// Lost blocks may be readable by now: they are tried once more.
     TryLost,
     /// The cache device had hung, and answers again.

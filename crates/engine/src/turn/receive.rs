@@ -11,6 +11,7 @@ use crate::act::destage::run::run_flushed;
 use crate::act::destage::versions::put_together;
 use crate::act::direct::{drop_replaced, give_up_awaiting_clean, resume_awaiting_clean};
 use crate::act::hang::look_for_lost;
+use crate::act::reclaim::vacate::vacate;
 use crate::act::recover::end_recovery;
 use crate::act::recover::eras::forget_sent;
 use crate::act::sync::part::{end_filling, fill};
@@ -45,6 +46,7 @@ impl Lane {
             Down::ErasSent => resume_awaiting_clean(self, cx),
             Down::GiveUpEras { origin, error } => fail_awaiting_eras(self, origin, error, cx),
             Down::GiveUpClean { origin } => give_up_awaiting_clean(self, origin, cx),
+            Down::Vacate { first } => vacate(self, first, cx),
             Down::TryLost => self.try_lost(cx),
             Down::LookForLost => look_for_lost(self, cx),
             Down::FillMirror { number, what } => fill(self, number, what),

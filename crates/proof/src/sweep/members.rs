@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The workloads of a cache on two devices, and of one that moves to another device.
+//! The workloads of a cache on two devices, of one that moves to another device, and of one that is
+//! about to shrink.
 
 use flashfront_engine::{Control, Mode};
 
@@ -99,5 +100,24 @@ pub(super) fn promote(on: &mut Stage<'_>) {
     on.fail_member(1);
     on.write(0, 0, 3 * B, true);
     on.read(0, 60 * B, 34 * B);
+    on.wait_down_to(0);
+}
+
+/// Fills three quarters of the cache, half of it dirty, empties the last two fifths, and uses them
+/// again.
+pub(super) fn vacate(on: &mut Stage<'_>) {
+    for part in 0..15 {
+        on.write(0, part * 32 * B, 16 * B, part % 5 == 4);
+        on.read(0, (part * 32 + 16) * B, 8 * B);
+        on.wait_down_to(1);
+    }
+    on.wait_down_to(0);
+    on.write(0, 3 * B, 4 * B, false);
+    on.vacate(24);
+    on.write(0, 70 * B, 6 * B, true);
+    on.read(0, 0, 12 * B);
+    on.wait_down_to(0);
+    on.control(Control::Vacate { keep_segments: None });
+    on.write(0, 100 * B, 16 * B, true);
     on.wait_down_to(0);
 }

@@ -148,6 +148,14 @@ impl<'a> Stage<'a> {
         self.until(Event::MemberLeads { device });
     }
 
+    /// Empties the end of the cache, and waits until that is done. Each lane keeps so many
+    /// segments.
+    pub fn vacate(&mut self, keep_segments: u32) {
+        self.control(Control::Vacate { keep_segments: Some(keep_segments) });
+        let left = |client: &Client| client.world.engine().status().left_in_end;
+        while !self.over && left(&self.client) != Some(0) && self.step() {}
+    }
+
     /// Takes a device away that is out.
     pub fn take_away(&mut self, member: u8) {
         if !self.over {

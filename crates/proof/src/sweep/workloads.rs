@@ -4,7 +4,7 @@
 
 use flashfront_engine::{Durability, Mode, RequestOp};
 
-use super::members::{mirror, promote, remove, replace};
+use super::members::{mirror, promote, remove, replace, vacate};
 use super::modes::{killed, modes, passthrough};
 use super::stage::Stage;
 use super::volumes::{LARGEST_PART, SHARES, grow, volumes};
@@ -247,6 +247,13 @@ pub const WORKLOADS: &[Workload] = &[
         world: || small(Mode::Writeback, 64),
         run: replay,
         again: true,
+    },
+    Workload {
+        name: "vacate",
+        summary: "the end of the cache is emptied, as before it shrinks, while clients write; and is used again",
+        world: || WorldSpec { segments_per_lane: 40, ..small(Mode::Writeback, 480) },
+        run: vacate,
+        again: false,
     },
     super::ordered::ORDERED,
     super::ordered::ORDERED_LANES,

@@ -50,11 +50,13 @@ pub enum Extra {
     Warm,
     /// Volumes have smallest and largest parts, which change.
     Shares,
+    /// The end of the cache is emptied, as before it shrinks, and is used again.
+    Vacate,
 }
 
 impl Extra {
     /// All, with what each is called in a [`Change`](super::Change).
-    pub const ALL: [(Self, &str); 17] = [
+    pub const ALL: [(Self, &str); 18] = [
         (Self::NewOptions, "new-options"),
         (Self::DropClean, "drop-clean"),
         (Self::BusyStop, "busy-stop"),
@@ -72,6 +74,7 @@ impl Extra {
         (Self::Moves, "moves"),
         (Self::Warm, "warm"),
         (Self::Shares, "shares"),
+        (Self::Vacate, "vacate"),
     ];
 
     /// Draws the extras of a seed's life. Three lives of five have none, so most lives remain what

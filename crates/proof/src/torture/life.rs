@@ -196,9 +196,7 @@ impl Life {
             if self.plan.spec.mirrored && one_in(&mut self.mirror_rng, 10) {
                 self.add_mirror();
             }
-            if self.plan.has(Extra::Moves) && self.plan.trouble == Trouble::None && one_in(&mut self.move_rng, 25) {
-                moves::order(&mut self.move_rng, &mut self.client.world);
-            }
+            moves::order(&mut self.move_rng, &mut self.client.world, &self.plan);
             if one_in(&mut self.rng, self.plan.pause_every) {
                 let ns = self.rng.below(self.plan.pause_ns);
                 self.client.world.pass(ns);

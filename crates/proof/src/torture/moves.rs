@@ -1,14 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an operator orders of a life's cache devices. The cache moves to another one, a member
-//! leaves or leads, the copying ends.
+//! leaves or leads, the copying ends. Or the end of the cache is emptied, as before it shrinks.
 
 use flashfront_device::{Device, Rng};
+use flashfront_engine::format::SEGMENTS_MIN;
 use flashfront_engine::{Control, MirrorStatus};
 
+use super::extra::Extra;
+use super::plan::{Plan, Trouble};
 use crate::world::World;
 
-/// Gives an order that makes sense now. Its end is not waited for: the power may be cut before.
-pub(super) fn order(rng: &mut Rng, world: &mut World) {
+/// Gives an order now and then, if the life has such. Its end is not waited for: the power may be
+/// cut before.
+pub(super) fn order(rng: &mut Rng, world: &mut World, plan: &Plan) {
+    if plan.has(Extra::Vacate) && rng.below(15) == 0 {
+        // With so few the cache would hardly work.
+        let segments = plan.spec.segments_per_lane;
+        let kept = rng.below(u64::from(segments - SEGMENTS_MIN / 2)) as u32 + SEGMENTS_MIN / 2;
+        world.control(Control::Vacate { keep_segments: (rng.below(3) > 0).then_some(kept) });
+    }
+    if plan.has(Extra::Moves) && plan.trouble == Trouble::None && rng.below(25) == 0 {
+        order_move(rng, world);
+    }
+}
+
+/// Orders what makes sense now.
+fn order_move(rng: &mut Rng, world: &mut World) {
     let status = world.engine().status();
     match status.mirror {
         MirrorStatus::None if !status.cache_failed => {

@@ -31,5 +31,6 @@ mod shares;
 mod sweep;
 mod torture;
 mod unproven;
+mod vacate;
 mod volumes;
 mod warm;

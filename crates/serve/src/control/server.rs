@@ -308,29 +308,33 @@ fn talk(mut stream: UnixStream, caller: &Caller, clients: &Clients, id: u64) -> 
                 Some(response) => response,
                 None => return Ok(()),
             },
-            Ok(Command::Upgrade { program, disconnect }) => {
-                // This connection outlives the control socket's threads.
-                let operator = Operator::new(stream.try_clone()?);
-                caller.upgrade(UpgradeOrder { wish: Wish::Program { program, disconnect }, operator });
-                return Ok(());
+            Ok(command) => {
+                if let Some(wish) = wish(&command) {
+                    // This connection outlives the control socket's threads.
+                    let operator = Operator::new(stream.try_clone()?);
+                    caller.upgrade(UpgradeOrder { wish, operator });
+                    return Ok(());
+                }
+                caller.call(command)
             }
-            Ok(Command::DetachCache {}) => {
-                let operator = Operator::new(stream.try_clone()?);
-                caller.upgrade(UpgradeOrder { wish: Wish::Detach, operator });
-                return Ok(());
-            }
-            Ok(Command::AttachCache { device, force }) => {
-                let operator = Operator::new(stream.try_clone()?);
-                caller.upgrade(UpgradeOrder { wish: Wish::Attach { device, force }, operator });
-                return Ok(());
-            }
-            Ok(command) => caller.call(command),
             Err(error) => Response::Error { message: format!("not a command: {error}") },
         };
         clients.idles(id);
         send(&mut stream, &response)?;
         clients.idles(id);
     }
+}
+
+/// Says what is to serve the clients after a command, if that is to change.
+fn wish(command: &Command) -> Option<Wish> {
+    Some(match command {
+        Command::Upgrade { program, disconnect } => Wish::Program { program: program.clone(), disconnect: *disconnect },
+        Command::DetachCache {} => Wish::Detach,
+        Command::AttachCache { device, force } => Wish::Attach { device: device.clone(), force: *force },
+        Command::GrowCache {} => Wish::Grow,
+        Command::ShrinkCache { bytes } => Wish::Shrink { bytes: *bytes },
+        _ => return None,
+    })
 }
 
 pub(super) fn send(stream: &mut UnixStream, response: &Response) -> io::Result<()> {

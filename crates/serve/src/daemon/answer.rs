@@ -12,7 +12,7 @@ use super::prefetch::prefetch;
 use super::set::{Changes, set};
 use super::volumes::orders::{Order, Wanted};
 use super::whole::whole;
-use super::{Daemon, hangs, link};
+use super::{Daemon, hangs, link, switch};
 use crate::control::{CONNECTIONS_MAX, Command, Dirty, Response};
 use crate::frontend::export_of;
 use crate::http::ASKING_MAX;
@@ -80,6 +80,10 @@ impl Daemon {
                 new_mirror.add(cache, &device, force, Aim::Replace, reply.clone());
                 return None;
             }
+            Command::VacateCache { bytes } => match switch::vacate(self, bytes) {
+                Ok(()) => Response::Done,
+                Err(why) => Response::Error { message: format!("{why}; nothing was changed") },
+            },
             Command::PromoteMirror { device } => {
                 let (_, mut cache) = self.new_mirror();
                 mirror::answer(reply, cache.promote(&device));
@@ -137,7 +141,11 @@ impl Daemon {
                 Response::Done
             }
             // The control socket passes upgrades on by itself (`Caller::upgrade`).
-            Command::Upgrade { .. } | Command::DetachCache {} | Command::AttachCache { .. } => {
+            Command::Upgrade { .. }
+            | Command::DetachCache {}
+            | Command::AttachCache { .. }
+            | Command::GrowCache {}
+            | Command::ShrinkCache { .. } => {
                 Response::Error { message: "an upgrade is asked for over the control socket".to_owned() }
             }
             Command::Stop => {

@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A running daemon goes on without its cache, or with one again: `flashfront cache detach` and
-//! `cache attach`.
+//! `cache attach`. Or its cache gets another size ([`super::resize`]).
 //!
-//! Clients are held as for an upgrade. The cache is closed as by a clean stop, with nothing dirty,
-//! and this process begins another life with another configuration. A cache that was detached holds
+//! Clients are held as for an upgrade. The cache is closed as by a clean stop, and this process
+//! begins another life with another configuration. A cache that was detached holds
 //! nothing: its superblocks are void before the first request that goes past it. A cache that is
 //! attached begins empty. So no block can be older than its origin (tests: end to end `attach`).
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use flashfront_device::real::{Access, DeviceFile, is_uri};
 use flashfront_engine::format::{Mirror, OriginRecord, Superblock};
-use flashfront_engine::{BLOCK_BYTES, Control, Input, Mode};
+use flashfront_engine::{BLOCK_BYTES, Control, Destage, Input, Mode};
 
-use super::Daemon;
+use super::limit::LimitError;
+use super::resize::{NewSize, Resize};
 use super::upgrading::{Handing, To, Upgrading, refuse};
-use crate::config::{Config, Size, Volume};
+use super::{Daemon, limit};
+use crate::config::{Config, DirtyLimit, Size, Volume};
 use crate::control::Response;
 use crate::report::counted;
 use crate::upgrade::{Operator, Parcel, ms_since};
 use crate::{offline, storage, superblock};
+
+/// With more blocks in it, a cache shrinks only when its end was emptied: 256 MiB are copied in
+/// about a second.
+const COPIED_MAX: u64 = 65_536;
 
 /// Another life of the same process.
 #[derive(Debug)]
@@ -41,12 +48,17 @@ enum Aim {
         /// Destroy what is on it.
         force: bool,
     },
+    /// The cache gets another size.
+    Resize(Resize),
 }
 
 impl To {
     /// Whether dirty data may stay in the cache.
     pub(super) const fn may_be_dirty(&self) -> bool {
-        !matches!(self, Self::Itself(Switch { aim: Aim::Detach { .. }, .. }))
+        match self {
+            Self::Program(_) => true,
+            Self::Itself(switch) => switch.may_be_dirty(),
+        }
     }
 }
 
@@ -55,9 +67,20 @@ impl Switch {
         Self { aim, volumes: Vec::new(), known: Vec::new() }
     }
 
+    /// Whether dirty data may stay in the cache.
+    pub(super) const fn may_be_dirty(&self) -> bool {
+        match &self.aim {
+            Aim::Detach { .. } => false,
+            Aim::Attach { .. } => true,
+            Aim::Resize(resize) => resize.may_be_dirty(),
+        }
+    }
+
     /// Notes which volumes there are at the end of this life.
     pub(super) fn leaves(&mut self, config: &Config, superblock: &Superblock, parcel: &mut Parcel) {
-        (parcel.state.draining, parcel.state.dirty_limit_blocks) = (false, None);
+        if !matches!(self.aim, Aim::Resize(_)) {
+            (parcel.state.draining, parcel.state.dirty_limit_blocks) = (false, None);
+        }
         self.volumes.clone_from(&config.volumes);
         self.known = if config.detached.is_empty() { superblock.origins.clone() } else { config.detached.clone() };
         if config.without_cache && config.detached.is_empty() {
@@ -68,10 +91,10 @@ impl Switch {
     }
 
     /// Returns the configuration of the next life. The device to attach becomes a cache here, while
-    /// no daemon has the origins.
-    pub(super) fn config(&self, now: &Config) -> Result<Config, String> {
+    /// no daemon has the origins; and the cache gets its new size.
+    pub(super) fn config(&mut self, now: &Config) -> Result<Config, String> {
         let mut next = now.with_volumes(&self.volumes);
-        match &self.aim {
+        match &mut self.aim {
             Aim::Detach { .. } => {
                 (next.without_cache, next.accept_missing_dirty_data) = (true, true);
                 next.detached.clone_from(&self.known);
@@ -83,6 +106,7 @@ impl Switch {
                 let origins: Vec<PathBuf> = self.volumes.iter().map(|volume| volume.origin.clone()).collect();
                 offline::format_for(device, *force, &self.known, &origins).map_err(|error| error.to_string())?;
             }
+            Aim::Resize(resize) => resize.carry_out()?,
         }
         Ok(next)
     }
@@ -109,6 +133,7 @@ impl Switch {
                 tracing::warn!("{}: the cache is detached, and free for other use; {waited}", device.display());
             }
             Aim::Attach { device, .. } => tracing::info!("{}: it is the cache now; {waited}", device.display()),
+            Aim::Resize(resize) => return resize.is_done((clients, paused_ms), operator),
         }
         operator.answer(&Response::Switched { clients, paused_ms });
     }
@@ -210,4 +235,111 @@ fn is_fit(device: &Path, force: bool, origins: &[PathBuf], kept: u64) -> Result<
         return Err(format!("{device}: the smallest parts of the volumes, {kept}, are more than half of it"));
     }
     Ok(())
+}
+
+/// Begins to give the cache another size, or refuses that.
+pub(super) fn order_resize(daemon: &mut Daemon, size: NewSize, operator: Operator) {
+    let resize = match to_resize(daemon, size) {
+        Ok(resize) => resize,
+        Err(why) => return refuse(operator, format!("{why}; nothing was changed")),
+    };
+    tracing::info!("the cache is to get another size, by the operator");
+    daemon.upgrading = daemon.hold(Handing {
+        operator,
+        disconnect: false,
+        to: To::Itself(Switch::new(Aim::Resize(resize))),
+        parcel: Parcel::default(),
+        devices: Default::default(),
+    });
+}
+
+/// Begins to empty what lies beyond a size, or refuses that. Without a size all of the cache is
+/// used again.
+pub(super) fn vacate(daemon: &mut Daemon, bytes: Option<u64>) -> Result<(), String> {
+    let keep_segments = match bytes {
+        None => None,
+        Some(bytes) => {
+            let device = device(daemon)?.path().to_owned();
+            let now = daemon.pump.engine().superblock();
+            let (next, kept) = offline::shrunk(&device, now, bytes).map_err(|error| error.to_string())?;
+            keeps_limit(daemon, &next).map_err(|error| error.to_string())?;
+            can_move(daemon).then_some(kept)
+        }
+    };
+    daemon.pump.apply(Input::Control(Control::Vacate { keep_segments }));
+    Ok(())
+}
+
+/// Whether what is dirty can be moved to the beginning of the cache.
+fn can_move(daemon: &Daemon) -> bool {
+    daemon.pump.engine().superblock().lanes == 1 && daemon.config.destage() == Destage::Free
+}
+
+/// The device of a cache that can get another size now.
+fn device(daemon: &Daemon) -> Result<Arc<DeviceFile>, String> {
+    let (engine, held, config) = (daemon.pump.engine(), &daemon.held, &daemon.config);
+    let now = engine.superblock();
+    if config.without_cache {
+        return Err("the volumes are served without a cache".to_owned());
+    }
+    if config.disposable_cache.is_some() {
+        return Err(
+            "with --disposable-cache each start makes a cache of the whole device: stop, and serve again".to_owned()
+        );
+    }
+    if let Some(why) = daemon.why_not(false) {
+        return Err(why);
+    }
+    if now.pairing.mirror == Mirror::Whole {
+        return Err("the cache is on two devices: let one go first, with `flashfront mirror remove`, and add a device of the new size afterwards".to_owned());
+    }
+    if daemon.leaver.path().is_some() {
+        return Err("a cache device is being closed; try again in a moment".to_owned());
+    }
+    let file = held.members_in_use(engine).into_iter().next().map(|(_, file)| file);
+    file.ok_or_else(|| "the cache device is not open".to_owned())
+}
+
+/// Looks at the cache, and refuses what would fail when clients wait.
+fn to_resize(daemon: &Daemon, size: NewSize) -> Result<Resize, String> {
+    let file = device(daemon)?;
+    let (device, engine) = (file.path().to_owned(), daemon.pump.engine());
+    let now = engine.superblock();
+    let next = match size {
+        NewSize::OfDevice => {
+            let bytes =
+                file.size_now().map_err(|error| format!("{}: its size can't be read: {error}", device.display()))?;
+            offline::grown(&device, now, bytes).map_err(|error| error.to_string())?
+        }
+        NewSize::Bytes(bytes) => offline::shrunk(&device, now, bytes).map_err(|error| error.to_string())?.0,
+    };
+    keeps_limit(daemon, &next).map_err(|error| error.to_string())?;
+    // What can't be moved has to be destaged.
+    let may_be_dirty = size == NewSize::OfDevice || can_move(daemon);
+    if size != NewSize::OfDevice && may_be_dirty {
+        let status = engine.status();
+        let left = status.left_in_end.unwrap_or(status.blocks_cached);
+        if left > COPIED_MAX {
+            let left = Size(left * BLOCK_BYTES).told();
+            return Err(format!(
+                "clients would wait while {left} are moved: empty the end of the cache first, as `flashfront cache shrink` does"
+            ));
+        }
+    }
+    Ok(Resize::new(device, daemon.config.state.clone(), size, may_be_dirty))
+}
+
+/// Whether the dirty limit is possible with the next size.
+fn keeps_limit(daemon: &Daemon, next: &Superblock) -> Result<(), LimitError> {
+    let asked = daemon.config.policy.dirty_limit;
+    limit::blocks_at_start(asked, next)?;
+    let now = daemon.pump.engine().status().dirty_limit_blocks;
+    match limit::blocks(asked, daemon.pump.engine().superblock()) {
+        Ok(usual) if usual != now => {
+            // An operator has set another one, which is kept.
+            let bytes = Size(now * BLOCK_BYTES);
+            limit::blocks(DirtyLimit::Size(bytes), next).map(|_| ())
+        }
+        _ => Ok(()),
+    }
 }

@@ -12,6 +12,7 @@ use std::time::Instant;
 use flashfront_engine::{Control, Input, MirrorStatus};
 
 use super::judge::offer;
+use super::resize::NewSize;
 use super::upgrading::{HOLD_MAX, Handing, To, Upgrading, refuse};
 use super::{Daemon, limit, switch};
 use crate::report::counted;
@@ -70,6 +71,8 @@ impl Daemon {
             Wish::Program { program, disconnect } => (program, disconnect),
             Wish::Detach => return switch::order_detach(self, operator),
             Wish::Attach { device, force } => return switch::order_attach(self, device, force, operator),
+            Wish::Grow => return switch::order_resize(self, NewSize::OfDevice, operator),
+            Wish::Shrink { bytes } => return switch::order_resize(self, NewSize::Bytes(bytes), operator),
         };
         if let Some(why) = self.why_not(disconnect) {
             return refuse(operator, format!("{why}; nothing was changed"));

@@ -55,7 +55,7 @@ pub(super) enum Before {
     Nobody,
     /// Another daemon, which waits for this one.
     Another(Predecessor, Parcel),
-    /// This process, which served with a cache and goes on without, or the other way round.
+    /// This process, which goes on without its cache, with one again, or with one of another size.
     Switched { parcel: Parcel, operator: Operator, switch: Switch },
     /// This process, whose successor failed.
     Itself { parcel: Parcel, operator: Operator, why: String },
@@ -87,10 +87,7 @@ pub(super) fn begun(before: Before, front: &mut Option<Channel>) {
         Before::Switched { parcel, operator, switch } => switch.is_done(&parcel, operator),
         Before::Itself { parcel, operator, why } => {
             let waited = ms_since(parcel.state.held_ns);
-            refuse(
-                operator,
-                format!("{why}. The daemon serves on; clients waited {waited} ms, and nothing was changed"),
-            );
+            refuse(operator, format!("{why}. The daemon serves on; clients waited {waited} ms"));
         }
     }
 }
@@ -135,6 +132,9 @@ impl Handing {
         let successor = match (to, &closed) {
             (To::Program(successor), _) => successor,
             (To::Itself(switch), Ok(Ended::Clean { blocks_dirty: 0, .. } | Ended::WithoutCache)) => {
+                return Given::Switched { parcel, operator, switch };
+            }
+            (To::Itself(switch), Ok(Ended::Clean { .. })) if switch.may_be_dirty() => {
                 return Given::Switched { parcel, operator, switch };
             }
             (To::Itself(_), _) => {

@@ -126,7 +126,13 @@ pub fn grow(cache: &Path, state: Option<&Path>) -> Result<CacheGrown, CacheGrowE
     let device = DeviceFile::open(cache, Access::Exclusive)?;
     let mut before = superblock::read(&device)?.superblock;
     failure::mark(state, &mut before)?;
-    let (next, index_bytes) = plan(&device, &before)?;
+    if !before.clean || before.failed {
+        return Err(CacheGrowError::Unclean(device.path().to_owned()));
+    }
+    let mut next = grown(cache, &before, device.geometry().size_bytes)?;
+    next.update += 1;
+    let too_large = |why: IndexError| CacheGrowError::TooLarge { cache: cache.to_owned(), why: why.to_string() };
+    let index_bytes = index_bytes(&next).map_err(too_large)?;
     for lane in 0..before.lanes {
         move_checkpoint(&device, &before, &next, lane)?;
     }
@@ -139,34 +145,29 @@ pub fn grow(cache: &Path, state: Option<&Path>) -> Result<CacheGrown, CacheGrowE
     Ok(CacheGrown { from_bytes: before.cache_bytes, to_bytes: next.cache_bytes, index_bytes })
 }
 
-/// The superblock of the grown cache, and the memory that its index takes.
-fn plan(device: &DeviceFile, before: &Superblock) -> Result<(Superblock, u64), CacheGrowError> {
-    let cache = || device.path().to_owned();
+/// The superblock of a cache that has grown to a device of `bytes`.
+///
+/// # Errors
+/// [`CacheGrowError`]
+pub(crate) fn grown(cache: &Path, before: &Superblock, bytes: u64) -> Result<Superblock, CacheGrowError> {
+    let cache = || cache.to_owned();
     if before.pairing.mirror != Mirror::None {
         return Err(CacheGrowError::Mirrored(cache()));
     }
     if before.table.is_none() {
         return Err(CacheGrowError::Version1(cache()));
     }
-    if !before.clean || before.failed {
-        return Err(CacheGrowError::Unclean(cache()));
-    }
-    let bytes = device.geometry().size_bytes;
     if bytes / BLOCK_BYTES <= before.cache_bytes / BLOCK_BYTES {
         return Err(CacheGrowError::NotLarger { cache: cache(), bytes });
     }
-    let mut next = before.grown_to(bytes).map_err(|error| match error {
+    before.grown_to(bytes).map_err(|error| match error {
         GrowError::TooLittle => CacheGrowError::TooLittle { cache: cache(), more: bytes - before.cache_bytes },
         GrowError::TooOften => CacheGrowError::TooOften(cache()),
         GrowError::TooLarge => {
             let why = "each lane has as many blocks as there are numbers for".to_owned();
             CacheGrowError::TooLarge { cache: cache(), why }
         }
-    })?;
-    next.update += 1;
-    let too_large = |error: IndexError| CacheGrowError::TooLarge { cache: cache(), why: error.to_string() };
-    let index_bytes = index_bytes(&next).map_err(too_large)?;
-    Ok((next, index_bytes))
+    })
 }
 
 /// Writes a lane's checkpoint to where the grown cache has it.

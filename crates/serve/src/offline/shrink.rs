@@ -196,17 +196,36 @@ pub fn shrink(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<CacheShrunk, CacheShrinkError> {
     let device = DeviceFile::open(cache, Access::Exclusive)?;
-    let carry_out = |put: Put<'_>| match put {
-        Put::Write(offset, bytes) => device.write_at(offset, bytes),
-        Put::Sync => device.sync(),
-    };
-    shrink_by(&device, state, to_bytes, progress, &mut { carry_out })
+    shrink_by(&device, state, (to_bytes, Closed::Once), progress, &mut |put| put.carry_out(&device))
+}
+
+/// As [`shrink`], of a cache that this process has just closed: nothing looks for a decayed log,
+/// which takes long where the cache is large.
+///
+/// # Errors
+/// [`CacheShrinkError`]
+pub(crate) fn shrink_closed(
+    cache: &Path,
+    state: Option<&Path>,
+    to_bytes: u64,
+) -> Result<CacheShrunk, CacheShrinkError> {
+    let device = DeviceFile::open(cache, Access::Exclusive)?;
+    shrink_by(&device, state, (to_bytes, Closed::Now), &mut |_, _| {}, &mut |put| put.carry_out(&device))
+}
+
+/// When a cache was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closed {
+    /// Some time ago. Since then the device may have decayed.
+    Once,
+    /// A moment ago.
+    Now,
 }
 
 fn shrink_by(
     device: &DeviceFile,
     state: Option<&Path>,
-    to_bytes: u64,
+    (to_bytes, closed): (u64, Closed),
     progress: &mut dyn FnMut(u64, u64),
     put: &mut dyn FnMut(Put<'_>) -> io::Result<()>,
 ) -> Result<CacheShrunk, CacheShrinkError> {
@@ -214,7 +233,10 @@ fn shrink_by(
     failure::mark(state, &mut before)?;
     let cache = || device.path().to_owned();
     let write = |source| CacheShrinkError::Write { cache: cache(), source };
-    refuse(device, &before, to_bytes)?;
+    refuse(device.path(), &before, to_bytes)?;
+    if !before.clean || before.failed {
+        return Err(CacheShrinkError::Unclean(cache()));
+    }
     if to_bytes == before.cache_bytes {
         // An earlier shrink to this size was cut off before its last step, or there was none.
         forget_end(device, &before, put).map_err(write)?;
@@ -229,28 +251,11 @@ fn shrink_by(
             clean_dropped: 0,
         });
     }
-    let Found { walks, dirty, clean, fullest, eras } = look(device, &before, progress)?;
+    let Found { walks, dirty, clean, fullest, eras } = look(device, &before, closed, progress)?;
     if dirty > 0 && (eras || before.lanes > 1) {
         return Err(CacheShrinkError::Dirty { cache: cache(), dirty, lanes: before.lanes });
     }
-    let too_small = || CacheShrinkError::TooSmall {
-        cache: cache(),
-        wanted: to_bytes,
-        least: least(&before, fullest).unwrap_or(before.cache_bytes),
-        dirty,
-    };
-    let (next, kept_segments) = before.shrunk_to(to_bytes).ok_or_else(too_small)?;
-    if next.segments_per_lane < fullest + FREE_SEGMENTS
-        || next.segments_per_lane < SEGMENTS_LEAST
-        || (dirty > 0 && kept_segments < fullest)
-    {
-        return Err(too_small());
-    }
-    // A start would refuse the smaller cache.
-    let parts_bytes = next.origins.iter().map(|record| record.shares.min_bytes).sum();
-    if parts_bytes > next.cache_blocks() * BLOCK_BYTES / 2 {
-        return Err(CacheShrinkError::Parts { cache: cache(), wanted: to_bytes, parts_bytes });
-    }
+    let (next, kept_segments) = fit(device.path(), &before, to_bytes, (fullest, dirty))?;
     let index_bytes = index_bytes(&next).map_err(|why| CacheShrinkError::Index { cache: cache(), why })?;
     let room = kept_segments.min(next.segments_per_lane - FREE_SEGMENTS);
     let plans: Vec<LanePlan> = walks.into_iter().map(|walk| plan(walk, &before, room, kept_segments)).collect();
@@ -265,6 +270,50 @@ fn shrink_by(
     };
     let clean_dropped = clean - clean_kept;
     Ok(CacheShrunk { from_bytes, to_bytes, index_bytes, dirty_blocks: dirty, clean_kept, clean_dropped })
+}
+
+/// The superblock of a cache that has shrunk to `to_bytes`, with nothing dirty in it. The number
+/// says how many of a lane's first segments can be kept as they are.
+///
+/// # Errors
+/// [`CacheShrinkError`]
+pub(crate) fn shrunk(cache: &Path, before: &Superblock, to_bytes: u64) -> Result<(Superblock, u32), CacheShrinkError> {
+    refuse(cache, before, to_bytes)?;
+    if to_bytes == before.cache_bytes {
+        return Ok((before.clone(), before.segments_per_lane));
+    }
+    let (next, stay) = fit(cache, before, to_bytes, (0, 0))?;
+    let kept = stay.min(next.segments_per_lane - FREE_SEGMENTS);
+    Ok((next, kept))
+}
+
+/// The superblock of the smaller cache, and how many of a lane's first segments stay where they
+/// are. `fullest`: the most segments of a lane in which something dirty is.
+fn fit(
+    cache: &Path,
+    before: &Superblock,
+    to_bytes: u64,
+    (fullest, dirty): (u32, u64),
+) -> Result<(Superblock, u32), CacheShrinkError> {
+    let too_small = || CacheShrinkError::TooSmall {
+        cache: cache.to_owned(),
+        wanted: to_bytes,
+        least: least(before, fullest).unwrap_or(before.cache_bytes),
+        dirty,
+    };
+    let (next, kept_segments) = before.shrunk_to(to_bytes).ok_or_else(too_small)?;
+    if next.segments_per_lane < fullest + FREE_SEGMENTS
+        || next.segments_per_lane < SEGMENTS_LEAST
+        || (dirty > 0 && kept_segments < fullest)
+    {
+        return Err(too_small());
+    }
+    // A start would refuse the smaller cache.
+    let parts_bytes = next.origins.iter().map(|record| record.shares.min_bytes).sum();
+    if parts_bytes > next.cache_blocks() * BLOCK_BYTES / 2 {
+        return Err(CacheShrinkError::Parts { cache: cache.to_owned(), wanted: to_bytes, parts_bytes });
+    }
+    Ok((next, kept_segments))
 }
 
 /// What the lanes hold.
@@ -283,12 +332,16 @@ struct Found {
 fn look(
     device: &DeviceFile,
     before: &Superblock,
+    closed: Closed,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Found, CacheShrinkError> {
     let (mut found, mut looked) = (Found::default(), looks(before, 1, progress));
     for lane in 0..before.lanes {
         let mut reader = Reader { device, superblock: before, damage: Vec::new() };
-        let mut walk = reader.lane(lane, &mut looked);
+        let mut walk = match closed {
+            Closed::Once => reader.lane(lane, &mut looked),
+            Closed::Now => reader.closed_lane(lane),
+        };
         let places = reader.damage.len() + walk.live.displaced().count();
         if places > 0 || walk.checkpoint.is_none() {
             return Err(CacheShrinkError::Damaged { cache: device.path().to_owned(), places: places.max(1) });
@@ -306,17 +359,14 @@ fn look(
 }
 
 /// What can be told without a look at the lanes.
-fn refuse(device: &DeviceFile, before: &Superblock, wanted: u64) -> Result<(), CacheShrinkError> {
-    let cache = || device.path().to_owned();
+fn refuse(cache: &Path, before: &Superblock, wanted: u64) -> Result<(), CacheShrinkError> {
+    let cache = || cache.to_owned();
     if before.pairing.mirror != Mirror::None {
         return Err(CacheShrinkError::Mirrored(cache()));
     }
     // A cache of version 1 that was converted has its table behind the lanes.
     if before.table.is_none_or(|table| table.first_block >= before.first_block) {
         return Err(CacheShrinkError::Version1(cache()));
-    }
-    if !before.clean || before.failed {
-        return Err(CacheShrinkError::Unclean(cache()));
     }
     if wanted > before.cache_bytes {
         return Err(CacheShrinkError::NotSmaller { cache: cache(), has: before.cache_bytes, wanted });

@@ -101,17 +101,28 @@ impl LaneWalk {
 impl Reader<'_> {
     /// Reads a whole lane. `looked` hears of each segment with headers that were looked at.
     pub(super) fn lane(&mut self, lane: u32, looked: &mut dyn FnMut()) -> LaneWalk {
+        self.lane_to_end(lane, Some(looked))
+    }
+
+    /// Reads a lane that was closed a moment ago, by its checkpoint: nothing is looked for behind
+    /// the end of the log.
+    pub(super) fn closed_lane(&mut self, lane: u32) -> LaneWalk {
+        self.lane_to_end(lane, None)
+    }
+
+    fn lane_to_end(&mut self, lane: u32, looked: Option<&mut dyn FnMut()>) -> LaneWalk {
         let mut walk = LaneWalk::new(lane, self.superblock);
         walk.checkpoint = self.newest_head(lane);
-        match walk.checkpoint {
-            Some((area, head)) if head.seq > 0 => {
+        match (walk.checkpoint, looked) {
+            (Some((area, head)), looked) if head.seq > 0 => {
                 self.body(&mut walk, area, head);
                 self.replay(&mut walk, head, looked);
             }
+            (_, None) => {}
             // Never opened, unless there are commits: then what counted is gone, and an old head
             // has come to light.
-            Some((_, head)) => self.look_behind(&mut walk, head, 1, looked),
-            None => (0..self.superblock.segments_per_lane).for_each(|_| looked()),
+            (Some((_, head)), Some(looked)) => self.look_behind(&mut walk, head, 1, looked),
+            (None, Some(looked)) => (0..self.superblock.segments_per_lane).for_each(|_| looked()),
         }
         walk.forget_removed(self.superblock);
         walk
@@ -209,7 +220,7 @@ impl Reader<'_> {
     }
 
     /// Follows the log from the checkpoint's heads; see the engine's recovery.
-    fn replay(&mut self, walk: &mut LaneWalk, head: CheckpointHeader, looked: &mut dyn FnMut()) {
+    fn replay(&mut self, walk: &mut LaneWalk, head: CheckpointHeader, looked: Option<&mut dyn FnMut()>) {
         let slots = self.superblock.slots();
         let (mut heads, mut next) = (head.heads, head.seq);
         // All that a checkpoint refers to was flushed before its head was written.
@@ -251,7 +262,9 @@ impl Reader<'_> {
         walk.forget_unproven();
         // The rest of the log, if there is any, begins in one of these.
         walk.open = heads.into_iter().map(|slot| slot / self.superblock.segment_blocks).chain(next_segments).collect();
-        self.look_behind(walk, head, next, looked);
+        if let Some(looked) = looked {
+            self.look_behind(walk, head, next, looked);
+        }
         if ends_early {
             let offset = self.superblock.checkpoint_offset(walk.lane, (head.generation % 2) as u32);
             let expected = format!("commit {next} of lane {}; {durable} was durable", walk.lane);

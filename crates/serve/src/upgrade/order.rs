@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An operator's order to upgrade, or to go on without or with a cache. It is on its way from the
-//! control socket to the daemon.
+//! An operator's order to upgrade, or to go on without a cache, or with another or one of another
+//! size. It is on its way from the control socket to the daemon.
 //!
 //! The operator's connection comes along. The control socket changes hands before there is an
 //! answer, and the threads that serve it end.
@@ -41,6 +41,10 @@ pub(crate) enum Wish {
         /// Destroy what is on it.
         force: bool,
     },
+    /// This process, with the cache as large as its device is now.
+    Grow,
+    /// This process, with a cache of that size.
+    Shrink { bytes: u64 },
 }
 
 /// The operator who waits for the end of an upgrade.

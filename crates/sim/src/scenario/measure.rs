@@ -89,6 +89,11 @@ pub enum Measure {
         /// The phase.
         phase: usize,
     },
+    /// MB (10^6 bytes) a second that the cache device was written with in a phase.
+    CacheWriteMbPerS {
+        /// The phase.
+        phase: usize,
+    },
 }
 
 /// The bound that a figure has to keep.
@@ -254,6 +259,10 @@ impl Measure {
             Self::OriginWriteMbPerS { phase } => {
                 let phase = ours(phase)?;
                 per_s((phase.after.origin_write_bytes - phase.before.origin_write_bytes) / 1_000_000, phase.time_ns)
+            }
+            Self::CacheWriteMbPerS { phase } => {
+                let phase = ours(phase)?;
+                per_s((phase.after.cache_write_bytes - phase.before.cache_write_bytes) / 1_000_000, phase.time_ns)
             }
         }
     }

@@ -24,6 +24,9 @@ pub struct Phase {
     pub jobs: Vec<Job>,
     /// Nothing is asked for so long before it.
     pub idle_ns: u64,
+    /// From its beginning on Flashfront uses so many percent of the cache device, and empties the
+    /// rest.
+    pub keep_percent: Option<u32>,
     /// What is beside Flashfront runs it too.
     pub beside: bool,
     /// What a bare origin does in its stead: the bound that it is compared with.
@@ -167,6 +170,9 @@ impl Scenario {
                 continue;
             };
             idle(system, &mut now, phase.idle_ns, watch)?;
+            if let Some(percent) = phase.keep_percent {
+                system.keep(now, percent);
+            }
             results.push(Some(run(system, &mut now, &mut number, jobs, self.interval_ns, watch)?));
         }
         Some(results)

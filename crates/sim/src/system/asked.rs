@@ -93,6 +93,9 @@ pub trait System {
         false
     }
 
+    /// A cache that can uses only so many percent of its device from now on, and empties the rest.
+    fn keep(&mut self, _now: Time, _percent: u32) {}
+
     /// Whether requests may begin and end within blocks, at sectors.
     fn takes_sectors(&self) -> bool {
         false

@@ -213,6 +213,12 @@ impl System for Flashfront {
         }
     }
 
+    fn keep(&mut self, now: Time, percent: u32) {
+        let segments = u64::from(self.engine.superblock().segments_per_lane) * u64::from(percent) / 100;
+        let keep_segments = (percent < 100).then_some(segments as u32);
+        self.input(now, Input::Control(Control::Vacate { keep_segments }));
+    }
+
     fn drain(&mut self, now: Time) -> bool {
         self.input(now, Input::Control(Control::Drain(true)));
         true

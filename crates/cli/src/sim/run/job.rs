@@ -90,6 +90,7 @@ impl JobArgs {
             name: phase.name,
             jobs: phase.jobs,
             idle_ns: phase.idle_ns,
+            keep_percent: None,
             beside: true,
             bound: None,
         });

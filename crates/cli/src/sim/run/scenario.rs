@@ -137,10 +137,14 @@ fn phase(table: &PhaseTable, origin_bytes: u64) -> anyhow::Result<Phase> {
     if jobs.is_empty() {
         bail!("phase `{}`: no [[phase.job]]", table.name);
     }
+    if table.keep_percent.is_some_and(|percent| !(1..=100).contains(&percent)) {
+        bail!("phase `{}`: keep-percent: from 1 to 100", table.name);
+    }
     Ok(Phase {
         name: table.name.clone(),
         jobs,
         idle_ns: ns(table.idle_before),
+        keep_percent: table.keep_percent,
         beside: table.beside,
         bound: table.bound.as_deref().map(of).transpose()?,
     })
@@ -272,6 +276,7 @@ fn target(table: &TargetTable, file: &File) -> anyhow::Result<Target> {
         }
         MeasureName::DeviceFlushes => Measure::DeviceFlushes { phase: phase()? },
         MeasureName::FlashWrites => Measure::FlashWrites { phase: phase()? },
+        MeasureName::CacheWriteMbPerS => Measure::CacheWriteMbPerS { phase: phase()? },
         MeasureName::OriginWriteMbPerS => Measure::OriginWriteMbPerS { phase: phase()? },
     };
     let bound = match (table.at_least, table.at_most) {

@@ -9,6 +9,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use super::depth::Depth;
+use super::end::End;
 use super::proofs::Unproven;
 use crate::fact::memory::Buf;
 use crate::fact::types::{BLOCK_BYTES, Time};
@@ -144,7 +145,10 @@ pub(super) struct Tail {
 pub(crate) struct Log {
     pub(super) segment_slots: u32,
     pub(super) segments: Vec<Segment>,
+    /// Free segments. The ones that are to stay empty come last.
     pub(super) free: VecDeque<u32>,
+    /// The segments that are to stay empty, while the end of the log is emptied.
+    pub(super) end: End,
     pub(super) tails: [Tail; STREAMS],
     pub(super) sealed: VecDeque<Sealed>,
     /// Commits of promoted blocks that replay is not to take yet.
@@ -188,6 +192,7 @@ impl Log {
             neighbours: 0,
         };
         Self {
+            end: End::default(),
             segment_slots: superblock.segment_blocks,
             segments: alloc::vec![segment; superblock.segments_per_lane as usize],
             free: VecDeque::new(),

@@ -145,6 +145,7 @@ pub(crate) fn commit_done(lane: &mut Lane, seq: u64, result: Result<(), DeviceEr
         return;
     }
     log.sealed[nth].written = true;
+    log.note_write(cx.now.since_ns(log.sealed[nth].sealed_at));
     log.depth.ended(log.sealed[nth].sealed_at, log.sealed.len(), cx.delta.gauge.reads.are_in_flight(), cx.now);
     while let Some(sealed) = log.sealed.front().filter(|sealed| sealed.written) {
         log.written_seq = sealed.seq;

@@ -84,6 +84,9 @@ impl Log {
     /// A segment is something else from now on.
     pub(crate) fn set_state(&mut self, id: u32, state: SegmentState) {
         self.segments[id as usize].state = state;
+        if state == SegmentState::Closed {
+            self.note_filled(id);
+        }
     }
 
     /// A slot is read: its segment stays until it is no more.
@@ -116,13 +119,6 @@ impl Log {
         let zone = if stream == Stream::Writes as usize { Zone::Writes } else { Zone::Main };
         (taken.state, taken.zone, taken.mirrored) = (SegmentState::Open, zone, false);
         Some(segment)
-    }
-
-    /// Makes a segment ready to be written anew.
-    pub(crate) fn give_free(&mut self, segment: u32) {
-        debug_assert_eq!(self.segments[segment as usize].live, 0);
-        self.segments[segment as usize].state = SegmentState::Free;
-        self.free.push_back(segment);
     }
 
     pub(crate) fn slots(&self) -> u64 {

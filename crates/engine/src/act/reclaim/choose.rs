@@ -3,7 +3,7 @@
 //! first those that needn't wait for destage.
 //!
 //! [`choose`] looks at a [`View`], takes a segment out of its queue, and says in its [`Choice`]
-//! what follows. It changes nothing else; reclaim does what the choice says.
+//! what follows. It changes nothing else; [`note_choice`] and reclaim do what the choice says.
 
 use alloc::collections::BTreeSet;
 use core::cell::Cell;
@@ -87,7 +87,7 @@ impl Choice {
 pub(super) fn look<'a>(lane: &'a mut Lane, cx: &Cx<'_>) -> (View<'a>, Queues<'a>) {
     let view = View {
         covered: lane.checkpoint.covers(),
-        cleans: Sparse::cleans(lane.store.index().len(), lane.log.slots()),
+        cleans: Sparse::cleans(lane.store.index().len(), lane.log.slots_kept()),
         trouble: has_trouble(lane, cx),
         reads_elsewhere: lane.trouble.reads_elsewhere(),
         away: cx.facts.away,
@@ -129,6 +129,26 @@ pub(super) fn choose(view: &View<'_>, from: &mut Queues<'_>) -> Choice {
         view.dirty(from.policy, &mut choice);
     }
     choice
+}
+
+/// Does what a choice says, but for the segment that it takes.
+pub(super) fn note_choice(lane: &mut Lane, choice: &Choice, now: Time) {
+    let reclaim = &mut lane.reclaim;
+    if let Some(waits) = choice.waits {
+        reclaim.waits = waits;
+        reclaim.waits_since.get_or_insert(now);
+    }
+    if let Some(passed_over) = choice.passed_over {
+        reclaim.behind = passed_over.then_some(now);
+    }
+    match choice.taken {
+        Some((_, Way::Clean)) => reclaim.waits_since = None,
+        Some((id, Way::Compact)) => reclaim.compacting = Some(id),
+        Some((_, Way::Evict)) | None => {}
+    }
+    if choice.checkpoint {
+        lane.checkpoint.want();
+    }
 }
 
 /// As [`choose`], where as many segments are under reclaim as may be: one more may be compacted.

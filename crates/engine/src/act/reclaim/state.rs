@@ -93,6 +93,23 @@ pub(crate) struct Reclaim {
     /// When segments were last passed over that the policy would have given up first, as too many
     /// of their blocks are still dirty. `None` if the last choice passed over no segment.
     pub(super) behind: Option<Time>,
+    /// While the end of the log is emptied: where to look for the next segment, counted from the
+    /// first one of the end.
+    pub(super) vacated: u32,
+    /// Blocks that were moved since the log took one of anybody else.
+    moved: u64,
+    /// Until when no survivor is read, beside clients.
+    pub(super) pauses_until: Option<Time>,
+    /// When a client was last seen to ask for something while the end was emptied.
+    pub(super) clients_at: Option<Time>,
+    /// Segments of the end that are given up, and of which the log is not to say so yet.
+    pub(super) emptied: Vec<u32>,
+    /// A victim was given back: the end is not looked at until some time later.
+    pub(super) vacates_in_vain: bool,
+    pub(super) vacates_again: Option<Time>,
+    /// When the last look found no segment of the end that can be reclaimed: commits before this
+    /// one were covered by a checkpoint.
+    pub(super) vacated_below: Option<u64>,
 }
 
 impl Reclaim {
@@ -103,7 +120,18 @@ impl Reclaim {
 
     /// The log took another block than a copy: copies have made room for somebody.
     pub(crate) const fn made_room(&mut self) {
-        self.copied = 0;
+        (self.copied, self.moved) = (0, 0);
+    }
+
+    /// Reclaim moved a block. Returns how many it moved in turn.
+    pub(super) const fn moved_one(&mut self) -> u64 {
+        self.moved += 1;
+        self.moved
+    }
+
+    /// Whether moves empty no end: each block of the log was moved twice.
+    pub(super) const fn moves_in_vain(&self, slots: u64) -> bool {
+        self.moved > 2 * slots
     }
 
     /// Whether copies make no room. So many blocks were copied as all smallest parts have together
@@ -122,7 +150,8 @@ impl Reclaim {
     pub(crate) fn timers(&self) -> impl Iterator<Item = Time> {
         let victims = self.victims.values().filter_map(|victim| victim.waits);
         let victims = victims.map(|(_, since)| since.plus_ns(VICTIM_WAIT_NS));
-        victims.chain(self.waits_since.filter(|_| self.waits).map(|since| since.plus_ns(CLEANING_WAIT_NS)))
+        let waits = self.waits_since.filter(|_| self.waits).map(|since| since.plus_ns(CLEANING_WAIT_NS));
+        victims.chain(waits).chain(self.vacates_again).chain(self.pauses_until)
     }
 
     /// With fewer free segments than this reclaim starts. The number is 1/64 of the lane's

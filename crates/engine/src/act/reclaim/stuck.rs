@@ -90,6 +90,7 @@ pub(crate) fn give_back_waiting(lane: &mut Lane, now: Time) {
 pub(crate) fn give_back_victim(lane: &mut Lane, id: u32) {
     let Some(victim) = lane.reclaim.victims.remove(&id) else { return };
     lane.reclaim.compacting = lane.reclaim.compacting.filter(|compacting| *compacting != id);
+    lane.reclaim.vacates_in_vain = true;
     debug_assert!(victim.leaving.is_empty(), "blocks were chosen to leave, and stay");
     for (flat, _) in victim.blocks {
         // A block may be urgent for another reason: a client replaces it, or only one of its copies

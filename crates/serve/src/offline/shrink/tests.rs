@@ -111,7 +111,7 @@ fn recorded(bench: &Bench, bytes: u64) -> Vec<Done> {
             Put::Sync => device.sync(),
         }
     };
-    shrink_by(&device, None, bytes, &mut |_, _| {}, &mut put).unwrap();
+    shrink_by(&device, None, (bytes, Closed::Once), &mut |_, _| {}, &mut put).unwrap();
     all
 }
 

@@ -21,6 +21,15 @@ pub(super) enum Put<'a> {
     Sync,
 }
 
+impl Put<'_> {
+    pub(super) fn carry_out(&self, device: &DeviceFile) -> io::Result<()> {
+        match *self {
+            Self::Write(offset, bytes) => device.write_at(offset, bytes),
+            Self::Sync => device.sync(),
+        }
+    }
+}
+
 /// A cache that is made smaller.
 pub(super) struct Writer<'a> {
     pub(super) device: &'a DeviceFile,

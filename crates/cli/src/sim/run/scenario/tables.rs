@@ -68,6 +68,7 @@ pub(super) enum DestageName {
 pub(super) struct PhaseTable {
     pub(super) name: String,
     pub(super) idle_before: Option<Age>,
+    pub(super) keep_percent: Option<u32>,
     #[serde(default)]
     pub(super) beside: bool,
     #[serde(default)]
@@ -136,4 +137,5 @@ pub(super) enum MeasureName {
     DeviceFlushes,
     FlashWrites,
     OriginWriteMbPerS,
+    CacheWriteMbPerS,
 }

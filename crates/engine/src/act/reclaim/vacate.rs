@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The end of the log is emptied, while clients are served, so that the cache can shrink to its
+//! beginning (ADR 0069).
+//!
+//! Segments of the end are reclaimed one after the other. If all that is live has room before the
+//! end, it is moved there. Else the policy judges what is clean, as when room is needed. Dirty
+//! blocks are moved, or destaged where there is no room for them. Clients come first: a segment
+//! of the end is begun only when reclaim has as many free segments as it wants. Beside clients
+//! blocks are read one by one, with a pause after each commit.
+
+use alloc::vec::Vec;
+
+use super::state::{VICTIM_WAIT_NS, Victim};
+use super::{SURVIVORS_MAX, begin_victim, has_trouble, note_freed, read_waiting_survivors};
+use crate::act::reclaim::stuck::{stuck_victims, waiting_victims};
+use crate::act::sync::COPIES_MAX;
+use crate::cx::Cx;
+use crate::fact::types::{SegmentId, Time};
+use crate::format::{COMMIT_ENTRIES_MAX, STREAMS};
+use crate::lane::Lane;
+use crate::organ::segment::SegmentState;
+use crate::organ::sparse::Sparse;
+
+/// Segments of the end that are reclaimed at once.
+const AT_ONCE: usize = 2;
+/// Clients that have asked for something in this time are considered.
+const CLIENTS_NS: u64 = 100_000_000;
+/// Survivors that are read at once beside clients.
+const BESIDE_CLIENTS: usize = 1;
+/// Readers wait for the write of a commit. Beside clients such writes take a hundredth of the time,
+/// so that 99 of a hundred readers don't notice (`bench/scenarios/shrink.toml`).
+const PART_OF_TIME: u64 = 100;
+/// The longest pause between two such commits.
+const PAUSE_MAX_NS: u64 = 1_000_000_000;
+/// Segments that become free together, by one flush of the device.
+const FREED_AT_ONCE: usize = 32;
+
+/// The segments from this one on are to be empty; `None`: no segment is.
+pub(crate) fn vacate(lane: &mut Lane, first: Option<u32>, cx: &mut Cx<'_>) {
+    free_emptied(lane, cx);
+    let keep = lane.reclaim.watermark(&lane.log);
+    lane.log.set_end(first, keep);
+    (lane.reclaim.vacated, lane.reclaim.vacated_below) = (0, None);
+    (lane.reclaim.vacates_in_vain, lane.reclaim.vacates_again) = (false, None);
+    lane.reclaim.pauses_until = None;
+    read_waiting_survivors(lane, cx);
+}
+
+/// Whether the end is being emptied, and nobody waits for room.
+fn has_time(lane: &Lane) -> bool {
+    lane.log.has_end() && lane.log.has_room_to_move()
+}
+
+/// Whether that happens beside clients.
+fn is_gentle(lane: &Lane, now: Time) -> bool {
+    has_time(lane) && lane.reclaim.clients_at.is_some_and(|at| now.since_ns(at) < CLIENTS_NS)
+}
+
+/// Survivors that are read at once.
+pub(super) fn survivors_at_once(lane: &Lane, now: Time) -> usize {
+    match has_time(lane) {
+        false => SURVIVORS_MAX,
+        true if lane.reclaim.pauses_until.is_some_and(|until| now < until) => 0,
+        true if is_gentle(lane, now) => BESIDE_CLIENTS,
+        true => COPIES_MAX as usize,
+    }
+}
+
+/// A survivor was appended: beside clients a pause follows each full commit.
+pub(super) fn appended(lane: &mut Lane, now: Time) {
+    let moved = lane.reclaim.moved_one();
+    if moved.is_multiple_of(COMMIT_ENTRIES_MAX as u64) && is_gentle(lane, now) {
+        let pause_ns = (PART_OF_TIME * lane.log.write_ns()).min(PAUSE_MAX_NS);
+        lane.reclaim.pauses_until = Some(now.plus_ns(pause_ns));
+    }
+}
+
+/// Which segments become free now, as this one is given up. They wait for others if there is time.
+pub(super) fn freed_together(lane: &mut Lane, segment: u32) -> Vec<u32> {
+    lane.reclaim.emptied.push(segment);
+    if has_time(lane) && lane.reclaim.emptied.len() < FREED_AT_ONCE {
+        return Vec::new();
+    }
+    core::mem::take(&mut lane.reclaim.emptied)
+}
+
+/// Begins to reclaim segments of the end.
+pub(super) fn vacate_step(lane: &mut Lane, cx: &mut Cx<'_>) {
+    if !lane.pieces.is_empty() {
+        lane.reclaim.clients_at = Some(cx.now);
+    }
+    if lane.reclaim.pauses_until.is_some_and(|until| until <= cx.now) {
+        lane.reclaim.pauses_until = None;
+    }
+    read_waiting_survivors(lane, cx);
+    let waits = is_to_wait(lane, cx.now);
+    let has_room = lane.log.free_segments() >= lane.reclaim.watermark(&lane.log);
+    if !has_time(lane) || lane.reclaim.victims.is_empty() {
+        free_emptied(lane, cx);
+    }
+    if !has_room {
+        lend_room(lane, cx);
+    }
+    if waits || !has_room || lane.reclaim.moves_in_vain(lane.log.slots()) {
+        return;
+    }
+    while lane.reclaim.victims.len() < AT_ONCE {
+        let Some(id) = next(lane) else {
+            lane.reclaim.vacated_below = Some(lane.checkpoint.covers());
+            return;
+        };
+        let cleaned = is_moved(lane, id, cx);
+        lane.policy.forget(SegmentId(id));
+        begin_victim(lane, id, Victim { cleaned, ..Victim::default() }, cx);
+    }
+}
+
+/// The segments that waited for others become free.
+fn free_emptied(lane: &mut Lane, cx: &mut Cx<'_>) {
+    for segment in core::mem::take(&mut lane.reclaim.emptied) {
+        note_freed(lane, segment, cx);
+    }
+}
+
+/// Whether there is nothing to do. No segment could be reclaimed at the last look, and none became
+/// full since, nor was covered by a checkpoint. Or one was given back lately.
+fn is_to_wait(lane: &mut Lane, now: Time) -> bool {
+    if core::mem::take(&mut lane.reclaim.vacates_in_vain) {
+        lane.reclaim.vacates_again = Some(now.plus_ns(VICTIM_WAIT_NS));
+    }
+    if lane.reclaim.vacates_again.is_some_and(|at| now < at) {
+        return true;
+    }
+    lane.reclaim.vacates_again = None;
+    if lane.log.take_end_filled() || lane.reclaim.vacated_below != Some(lane.checkpoint.covers()) {
+        lane.reclaim.vacated_below = None;
+    }
+    lane.reclaim.vacated_below.is_some()
+}
+
+/// Finds the next segment that can be reclaimed. If there are only segments that wait for a
+/// checkpoint, that is asked for.
+fn next(lane: &mut Lane) -> Option<u32> {
+    let covered = lane.checkpoint.covers();
+    let from = lane.reclaim.vacated;
+    let found =
+        [from, 0].into_iter().find_map(|from| lane.log.end_segments(from).find(|it| it.1.is_evictable(covered)));
+    if let Some((id, nth)) = found.map(|(id, _)| (id, lane.log.nth_of_end(id))) {
+        lane.reclaim.vacated = nth + 1;
+        return Some(id);
+    }
+    if lane.log.end_segments(0).any(|it| it.1.state == SegmentState::Closed) {
+        lane.checkpoint.want();
+    }
+    None
+}
+
+/// Whether all that is live in a segment is moved: there is room for all that is live, or for all
+/// that must stay.
+fn is_moved(lane: &Lane, id: u32, cx: &Cx<'_>) -> bool {
+    let segment = lane.log.segment(id);
+    // Reclaim keeps some segments free, and each stream has two.
+    let used = (lane.reclaim.watermark(&lane.log) + 2 * STREAMS) as u64 * u64::from(lane.log.segment_slots());
+    let room = lane.log.slots_kept().saturating_sub(used);
+    let fits = |blocks: u64| Sparse::cleans(blocks, room);
+    let stays = segment.dirty > 0 && fits(lane.store.dirty()) || lane.reclaim.turned.contains(&id);
+    (fits(lane.store.index().len()) || stays) && !has_trouble(lane, cx) && lane.log.has_room_to_clean(&segment)
+}
+
+/// Takes back a segment that was put aside, if there is no other room, and none comes.
+fn lend_room(lane: &mut Lane, cx: &Cx<'_>) {
+    let victims = lane.reclaim.victims.len();
+    let idle = stuck_victims(lane, cx) + waiting_victims(lane, cx);
+    let comes = victims > idle || !lane.reclaim.freeing.is_empty();
+    if !comes && !lane.log.has_room_to_move() {
+        lane.log.take_back();
+    }
+}
