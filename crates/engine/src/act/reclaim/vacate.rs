@@ -95,7 +95,8 @@ pub(super) fn vacate_step(lane: &mut Lane, cx: &mut Cx<'_>) {
     read_waiting_survivors(lane, cx);
     let waits = is_to_wait(lane, cx.now);
     let has_room = lane.log.free_segments() >= lane.reclaim.watermark(&lane.log);
-    if !has_time(lane) || lane.reclaim.victims.is_empty() {
+    // A victim may wait for these segments: only one that is read brings more of them.
+    if !has_time(lane) || lane.reclaim.victims.values().all(|victim| victim.pending == 0) {
         free_emptied(lane, cx);
     }
     if !has_room {
