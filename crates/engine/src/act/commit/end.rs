@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The end of a log, which is emptied so that the cache can shrink to its beginning (ADR 0069).
 //!
-//! A free segment of the end is put aside while enough others are free. Nothing else of the log
-//! changes: if the power is cut, the next opening knows of no end.
+//! Free segments of the end are put aside, but for as many as reclaim wants to be free. Nothing
+//! else of the log changes: if the power is cut, the next opening knows of no end.
 
 use alloc::collections::VecDeque;
 
@@ -43,7 +43,7 @@ impl Log {
         let (others, end): (VecDeque<u32>, VecDeque<u32>) = free.partition(|id| *id < self.end.first);
         self.free = others;
         self.free.extend(end);
-        self.put_aside();
+        self.balance();
     }
 
     /// A commit took so long to be written.
@@ -66,21 +66,19 @@ impl Log {
         core::mem::replace(&mut self.end.filled, false)
     }
 
-    /// Puts free segments of the end aside.
-    fn put_aside(&mut self) {
+    /// Puts free segments of the end aside, or takes some back: so many are free as reclaim wants.
+    /// What writes takes those of the end last.
+    pub(super) fn balance(&mut self) {
         while self.free.len() > self.end.keep
             && let Some(segment) = self.free.pop_back_if(|id| *id >= self.end.first)
         {
             self.end.aside.push_back(segment);
         }
-    }
-
-    /// Takes back a segment that was put aside, as no other becomes free. Returns whether there was
-    /// one.
-    pub(crate) fn take_back(&mut self) -> bool {
-        let segment = self.end.aside.pop_front();
-        self.free.extend(segment);
-        segment.is_some()
+        while self.free.len() < self.end.keep
+            && let Some(segment) = self.end.aside.pop_front()
+        {
+            self.free.push_back(segment);
+        }
     }
 
     /// Makes a segment ready to be written anew.
@@ -94,7 +92,7 @@ impl Log {
         };
         self.free.insert(at, segment);
         if self.has_end() {
-            self.put_aside();
+            self.balance();
         }
     }
 
@@ -102,6 +100,16 @@ impl Log {
     pub(crate) fn end_segments(&self, but: u32) -> impl Iterator<Item = (u32, &Segment)> {
         let first = self.end.first.saturating_add(but);
         (first..).zip(self.segments.get(first as usize..).unwrap_or_default())
+    }
+
+    /// Whether a segment is to stay empty.
+    pub(crate) const fn is_in_end(&self, segment: u32) -> bool {
+        segment >= self.end.first
+    }
+
+    /// Free segments that are not to stay empty.
+    pub(crate) fn free_before_end(&self) -> usize {
+        self.free.partition_point(|id| *id < self.end.first)
     }
 
     /// The place of a segment in the end.

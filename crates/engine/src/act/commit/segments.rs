@@ -118,6 +118,9 @@ impl Log {
         let taken = &mut self.segments[segment as usize];
         let zone = if stream == Stream::Writes as usize { Zone::Writes } else { Zone::Main };
         (taken.state, taken.zone, taken.mirrored) = (SegmentState::Open, zone, false);
+        if self.has_end() {
+            self.balance();
+        }
         Some(segment)
     }
 

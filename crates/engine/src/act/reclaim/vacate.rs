@@ -5,14 +5,13 @@
 //! Segments of the end are reclaimed one after the other. If all that is live has room before the
 //! end, it is moved there. Else the policy judges what is clean, as when room is needed. Dirty
 //! blocks are moved, or destaged where there is no room for them. Clients come first: a segment
-//! of the end is begun only when reclaim has as many free segments as it wants. Beside clients
+//! of the end is begun only when enough before the end is free. Beside clients
 //! blocks are read one by one, with a pause after each commit.
 
 use alloc::vec::Vec;
 
 use super::state::{VICTIM_WAIT_NS, Victim};
 use super::{SURVIVORS_MAX, begin_victim, has_trouble, note_freed, read_waiting_survivors};
-use crate::act::reclaim::stuck::{stuck_victims, waiting_victims};
 use crate::act::sync::COPIES_MAX;
 use crate::cx::Cx;
 use crate::fact::types::{SegmentId, Time};
@@ -23,6 +22,9 @@ use crate::organ::sparse::Sparse;
 
 /// Segments of the end that are reclaimed at once.
 const AT_ONCE: usize = 2;
+/// Segments before the end that are free before one of the end is begun. What is dirty is moved
+/// into one, and what is clean into another. Else blocks would only go through the end.
+const FREE_BEFORE_END: usize = 2;
 /// Clients that have asked for something in this time are considered.
 const CLIENTS_NS: u64 = 100_000_000;
 /// Survivors that are read at once beside clients.
@@ -84,6 +86,16 @@ pub(super) fn freed_together(lane: &mut Lane, segment: u32) -> Vec<u32> {
     core::mem::take(&mut lane.reclaim.emptied)
 }
 
+/// Segments before the end that reclaim is to free for that.
+pub(super) fn wanted_before_end(lane: &Lane) -> usize {
+    if !lane.log.has_end() {
+        return 0;
+    }
+    let coming = lane.reclaim.victims.keys().chain(lane.reclaim.freeing.keys());
+    let coming = coming.filter(|id| !lane.log.is_in_end(**id)).count();
+    FREE_BEFORE_END.saturating_sub(lane.log.free_before_end() + coming)
+}
+
 /// Begins to reclaim segments of the end.
 pub(super) fn vacate_step(lane: &mut Lane, cx: &mut Cx<'_>) {
     if !lane.pieces.is_empty() {
@@ -94,13 +106,10 @@ pub(super) fn vacate_step(lane: &mut Lane, cx: &mut Cx<'_>) {
     }
     read_waiting_survivors(lane, cx);
     let waits = is_to_wait(lane, cx.now);
-    let has_room = lane.log.free_segments() >= lane.reclaim.watermark(&lane.log);
+    let has_room = lane.log.free_before_end() >= FREE_BEFORE_END;
     // A victim may wait for these segments: only one that is read brings more of them.
     if !has_time(lane) || lane.reclaim.victims.values().all(|victim| victim.pending == 0) {
         free_emptied(lane, cx);
-    }
-    if !has_room {
-        lend_room(lane, cx);
     }
     if waits || !has_room || lane.reclaim.moves_in_vain(lane.log.slots()) {
         return;
@@ -160,20 +169,10 @@ fn next(lane: &mut Lane) -> Option<u32> {
 /// that must stay.
 fn is_moved(lane: &Lane, id: u32, cx: &Cx<'_>) -> bool {
     let segment = lane.log.segment(id);
-    // Reclaim keeps some segments free, and each stream has two.
-    let used = (lane.reclaim.watermark(&lane.log) + 2 * STREAMS) as u64 * u64::from(lane.log.segment_slots());
+    // Some segments are to be free, and each stream has two.
+    let used = (FREE_BEFORE_END + 2 * STREAMS) as u64 * u64::from(lane.log.segment_slots());
     let room = lane.log.slots_kept().saturating_sub(used);
     let fits = |blocks: u64| Sparse::cleans(blocks, room);
     let stays = segment.dirty > 0 && fits(lane.store.dirty()) || lane.reclaim.turned.contains(&id);
     (fits(lane.store.index().len()) || stays) && !has_trouble(lane, cx) && lane.log.has_room_to_clean(&segment)
-}
-
-/// Takes back a segment that was put aside, if there is no other room, and none comes.
-fn lend_room(lane: &mut Lane, cx: &Cx<'_>) {
-    let victims = lane.reclaim.victims.len();
-    let idle = stuck_victims(lane, cx) + waiting_victims(lane, cx);
-    let comes = victims > idle || !lane.reclaim.freeing.is_empty();
-    if !comes && !lane.log.has_room_to_move() {
-        lane.log.take_back();
-    }
 }
