@@ -87,7 +87,10 @@ pub(super) fn begun(before: Before, front: &mut Option<Channel>) {
         Before::Switched { parcel, operator, switch } => switch.is_done(&parcel, operator),
         Before::Itself { parcel, operator, why } => {
             let waited = ms_since(parcel.state.held_ns);
-            refuse(operator, format!("{why}. The daemon serves on; clients waited {waited} ms"));
+            refuse(
+                operator,
+                format!("{why}. The daemon serves on; clients waited {waited} ms, and nothing was changed"),
+            );
         }
     }
 }
