@@ -85,7 +85,7 @@ fn flushes_share_requests() {
     disk.volume.drain();
     let puts = disk.store.proxy().seen().puts - before;
     println!("{flushes} FLUSHes: {puts} PUTs");
-    // One by one each would be an object and a manifest.
+    // Eras that go one by one need an object and a manifest each.
     assert!(puts <= flushes / 2, "{puts} PUTs for {flushes} FLUSHes");
     disk.volume.stop();
     assert_eq!(prefix(&disk.content(), flushes), flushes);

@@ -273,7 +273,7 @@ fn what_is_dirty_and_has_no_room_keeps_the_cache_as_it_is() {
     for key in ["capacity_blocks", "blocks_dirty"] {
         assert_eq!(before[key], after[key], "{key}");
     }
-    // The same client.
+    // The client of before is still connected.
     let mut bytes = vec![0; MIB as usize];
     for nth in 0..30 {
         client.read_at((24 + nth) * MIB, &mut bytes).expect("the client stays connected");

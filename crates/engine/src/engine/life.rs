@@ -42,7 +42,7 @@ pub(super) fn live(coordinator: &mut Coordinator, lanes: &mut Lanes, turn: &mut 
             let leaving = turn.delta.members.cache_failed
                 && !turn.facts.stopping
                 && turn.delta.origins.iter().enumerate().any(undrained);
-            // Of a group of eras an origin is to have all, or none.
+            // An origin is to have all of a group of eras, or nothing of it.
             let mid_group = (0..turn.facts.origins.len()).any(|it| coordinator.destager.is_mid_group(it, &turn.cx()));
             let quiet =
                 coordinator.requests.is_empty() && coordinator.throttle.is_empty() && coordinator.volumes.idle();

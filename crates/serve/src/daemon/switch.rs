@@ -25,8 +25,8 @@ use crate::report::counted;
 use crate::upgrade::{Operator, Parcel, ms_since};
 use crate::{offline, storage, superblock};
 
-/// With more blocks in it, a cache shrinks only when its end was emptied: 256 MiB are copied in
-/// about a second.
+/// With more blocks in it, 256 MiB, a cache shrinks only when its end was emptied: clients wait
+/// while blocks are moved.
 const COPIED_MAX: u64 = 65_536;
 
 /// Another life of the same process.

@@ -5,8 +5,8 @@
 //! Segments of the end are reclaimed one after the other. If all that is live has room before the
 //! end, it is moved there. Else the policy judges what is clean, as when room is needed. Dirty
 //! blocks are moved, or destaged where there is no room for them. Clients come first: a segment
-//! of the end is begun only when enough before the end is free. Beside clients
-//! blocks are read one by one, with a pause after each commit.
+//! of the end is begun only when enough before the end is free. Beside clients blocks are read one
+//! by one, with a pause after each commit.
 
 use alloc::vec::Vec;
 
