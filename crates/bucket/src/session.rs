@@ -19,7 +19,7 @@ use crate::place::Place;
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Bytes of a read, and reads at a time.
-const READ_BYTES: u64 = 1 << 20;
+const READ_BYTES: u64 = 4 << 20;
 const READS: usize = 8;
 
 /// A volume, and the threads that carry its objects.
@@ -211,7 +211,7 @@ impl Session {
         self.wait_for(ticket).map(drop)
     }
 
-    /// Reads ranges of sectors in their order, several at a time, and hands them out in parts.
+    /// Reads ranges of sectors in their order, many by a request, and hands them out in parts.
     ///
     /// # Errors
     /// [`Error`], or what `take` says.
@@ -221,22 +221,31 @@ impl Session {
         mut take: impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let part = READ_BYTES / SECTOR_BYTES;
-        let mut parts = ranges.iter().flat_map(|(start, sectors)| {
+        let parts = ranges.iter().flat_map(|(start, sectors)| {
             let end = start + sectors;
             (*start..end).step_by(part as usize).map(move |at| (at, part.min(end - at)))
         });
+        let mut parts = parts.peekable();
         let mut under_way = VecDeque::new();
         loop {
-            while under_way.len() < READS
-                && let Some((start, sectors)) = parts.next()
-            {
+            while under_way.len() < READS && parts.peek().is_some() {
+                let (mut read, mut left) = (Vec::new(), part);
+                while let Some((start, sectors)) = parts.next_if(|it| it.1 <= left) {
+                    left -= sectors;
+                    read.push((start, sectors));
+                }
                 let ticket = self.ticket();
-                self.volume.read(ticket, start, sectors, &mut self.fx);
-                under_way.push_back((ticket, start));
+                self.volume.read_ranges(ticket, read.clone(), &mut self.fx);
+                under_way.push_back((ticket, read));
             }
-            let Some((ticket, start)) = under_way.pop_front() else { return Ok(()) };
+            let Some((ticket, read)) = under_way.pop_front() else { return Ok(()) };
             if let Told::Read(bytes) = self.wait_for(ticket)? {
-                take(start, &bytes)?;
+                let mut rest = &bytes[..];
+                for (start, sectors) in read {
+                    let (range, after) = rest.split_at((sectors * SECTOR_BYTES) as usize);
+                    take(start, range)?;
+                    rest = after;
+                }
             }
         }
     }

@@ -207,10 +207,10 @@ impl Map {
         self.pages.values_mut().for_each(|page| page.place = None);
     }
 
-    /// Returns the ranges that extents cover: first sector and sectors.
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
-        let range = |page: u64, it: &Extent| (page * PAGE_SECTORS + it.from(), it.sectors());
-        self.pages.iter().flat_map(move |(page, it)| it.extents.iter().map(move |it| range(*page, it)))
+    /// Returns all extents, each with its first sector in the volume.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u64, &Extent)> {
+        let first = |page: u64, it: &Extent| page * PAGE_SECTORS + it.from();
+        self.pages.iter().flat_map(move |(page, it)| it.extents.iter().map(move |it| (first(*page, it), it)))
     }
 
     /// Stores all pages that have no place, by `store`, which returns where. Empty pages go.

@@ -21,6 +21,7 @@ use crate::effect::{Answer, Effect, Fault, Ticket, Token};
 use crate::form::Keys;
 use crate::loading::Loaded;
 use crate::manifest::Manifest;
+use crate::map::Extent;
 use crate::mode::Writer;
 use crate::name::Name;
 use crate::options::{Options, Unsent, Usage, WriteFault};
@@ -65,7 +66,13 @@ impl Volume {
 
     /// Reads whole sectors. What was never written is zeroes.
     pub fn read(&mut self, ticket: Ticket, start: u64, sectors: u64, fx: &mut Vec<Effect>) {
-        read::read(&mut self.state, ticket, start, sectors, fx);
+        read::read(&mut self.state, ticket, vec![(start, sectors)], fx);
+    }
+
+    /// Reads ranges of whole sectors by as few requests as bring them. Their bytes follow each
+    /// other, in the order of the ranges.
+    pub fn read_ranges(&mut self, ticket: Ticket, ranges: Vec<(u64, u64)>, fx: &mut Vec<Effect>) {
+        read::read(&mut self.state, ticket, ranges, fx);
     }
 
     /// Flushes: tells when all writes so far are in a manifest.
@@ -213,11 +220,15 @@ impl Volume {
         self.state.map.pieces(start, sectors).into_iter().map(|it| (it.sectors, it.extent.is_some()))
     }
 
-    /// The ranges with content: first sector and sectors, in order.
+    /// The ranges with content, in the order in which objects have them: first sector and sectors.
+    /// Ranges that follow each other come by one request.
     #[must_use]
     pub fn content(&self) -> Vec<(u64, u64)> {
-        let mut ranges: Vec<(u64, u64)> = Vec::new();
-        for (start, sectors) in self.state.map.ranges() {
+        let place = |(start, it): (u64, &Extent)| (it.object, it.at, start, it.sectors());
+        let mut places: Vec<_> = self.state.map.all().map(place).collect();
+        places.sort_unstable();
+        let mut ranges: Vec<(u64, u64)> = Vec::with_capacity(places.len());
+        for (_, _, start, sectors) in places {
             match ranges.last_mut() {
                 Some(last) if last.0 + last.1 == start => last.1 += sectors,
                 _ => ranges.push((start, sectors)),

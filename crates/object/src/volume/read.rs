@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::state::{For, Part, Reading, State};
 use crate::canary::{Canary, planted};
 use crate::effect::{Answer, Effect, Fault, Ticket, Told, Trouble};
-use crate::map::{Extent, Piece};
 use crate::name::Name;
 use crate::table::Entry;
 use crate::wire::SECTOR_BYTES;
@@ -20,22 +19,25 @@ const GAP_BYTES: u64 = 64 << 10;
 /// The longest request.
 const REQUEST_BYTES_MAX: u64 = 4 << 20;
 
-/// Reads whole sectors. What was never written is zeroes.
-pub(super) fn read(state: &mut State, ticket: Ticket, start: u64, sectors: u64, fx: &mut Vec<Effect>) {
+/// Reads ranges of whole sectors. What was never written is zeroes.
+pub(super) fn read(state: &mut State, ticket: Ticket, ranges: Vec<(u64, u64)>, fx: &mut Vec<Effect>) {
+    let sectors: u64 = ranges.iter().map(|it| it.1).sum();
     let bytes = vec![0; (sectors * SECTOR_BYTES) as usize];
-    let reading = Reading { ticket, start, bytes, left: 0, retries: 0, wrong: None };
+    let reading = Reading { ticket, ranges, bytes, left: 0, retries: 0, wrong: None };
     begin_read(state, reading, fx);
 }
 
 fn begin_read(state: &mut State, mut reading: Reading, fx: &mut Vec<Effect>) {
-    let sectors = reading.bytes.len() as u64 / SECTOR_BYTES;
     let mut parts: Vec<Part> = Vec::new();
-    for piece in state.map.pieces(reading.start, sectors) {
-        let Some(extent) = piece.extent else { continue };
-        if !copy_from_ram(state, &piece, &extent, &mut reading) {
-            parts.push(Part { piece, extent });
+    let mut to = 0;
+    let pieces = reading.ranges.iter().flat_map(|(start, sectors)| state.map.pieces(*start, *sectors));
+    for piece in pieces {
+        if let Some(extent) = piece.extent {
+            parts.push(Part { piece, extent, to });
         }
+        to += (piece.sectors * SECTOR_BYTES) as usize;
     }
+    parts.retain(|part| !copy_from_ram(state, part, &mut reading.bytes));
     let requests = requests(parts);
     if requests.is_empty() {
         finish(reading, fx);
@@ -52,7 +54,8 @@ fn begin_read(state: &mut State, mut reading: Reading, fx: &mut Vec<Effect>) {
     }
 }
 
-fn copy_from_ram(state: &State, piece: &Piece, extent: &Extent, reading: &mut Reading) -> bool {
+fn copy_from_ram(state: &State, part: &Part, bytes: &mut [u8]) -> bool {
+    let Part { piece, extent, .. } = part;
     let at = extent.at as usize;
     let stored = if state.open.is_some_and(|(object, ..)| object == extent.object) {
         &state.batch.payload()[at..at + extent.stored as usize]
@@ -60,7 +63,7 @@ fn copy_from_ram(state: &State, piece: &Piece, extent: &Extent, reading: &mut Re
         let at = upload.head as usize + at;
         &upload.body[at..at + extent.stored as usize]
     } else if let Some(stored) = state.recent.get((extent.object, extent.at)) {
-        put(piece, extent, stored, reading);
+        put(part, stored, bytes);
         return true;
     } else {
         return false;
@@ -69,7 +72,7 @@ fn copy_from_ram(state: &State, piece: &Piece, extent: &Extent, reading: &mut Re
     let place = (piece.stored_start(extent), extent.whole());
     // An extent that does not decode is read from the store, and that read reports the damage.
     let Ok(content) = state.former.content(is_framed, place, stored) else { return false };
-    put(piece, extent, &content, reading);
+    put(part, &content, bytes);
     true
 }
 
@@ -109,7 +112,8 @@ fn take_parts(
         Ok(Answer::Bytes(bytes)) => Ok(bytes),
         _ => Err("it is absent"),
     };
-    for Part { piece, extent } in parts {
+    for part in parts {
+        let Part { piece, extent, .. } = &part;
         let damaged = |what: &str| match (&state.fenced, state.table.try_get(extent.object)) {
             (Some(by), _) => Trouble::Fenced(by.clone()),
             (None, entry) => {
@@ -120,24 +124,23 @@ fn take_parts(
         let bytes = bytes.as_ref().map_err(|what| damaged(what))?;
         let at = (u64::from(extent.at) - from) as usize;
         let stored = bytes.get(at..at + extent.stored as usize);
-        let first = piece.stored_start(&extent);
+        let first = piece.stored_start(extent);
         let sound = |stored: &&[u8]| crc_at(first, stored) == extent.crc || planted(Canary::ChecksumIgnored);
         let what = "the checksum of an extent is wrong";
         let stored = stored.filter(sound).ok_or_else(|| damaged(what))?;
         let is_framed = state.table.try_get(extent.object).is_some_and(Entry::is_framed);
         let content =
             state.former.content(is_framed, (first, extent.whole()), stored).map_err(|what| damaged(&what))?;
-        put(&piece, &extent, &content, reading);
+        put(&part, &content, &mut reading.bytes);
         state.recent.add((extent.object, extent.at), Arc::new(content.into_owned()));
     }
     Ok(())
 }
 
-fn put(piece: &Piece, extent: &Extent, content: &[u8], reading: &mut Reading) {
-    let from = (extent.skip() * SECTOR_BYTES) as usize;
-    let to = ((piece.start - reading.start) * SECTOR_BYTES) as usize;
-    let len = (piece.sectors * SECTOR_BYTES) as usize;
-    reading.bytes[to..to + len].copy_from_slice(&content[from..from + len]);
+fn put(part: &Part, content: &[u8], bytes: &mut [u8]) {
+    let from = (part.extent.skip() * SECTOR_BYTES) as usize;
+    let len = (part.piece.sectors * SECTOR_BYTES) as usize;
+    bytes[part.to..part.to + len].copy_from_slice(&content[from..from + len]);
 }
 
 fn finish(reading: Reading, fx: &mut Vec<Effect>) {
@@ -145,10 +148,18 @@ fn finish(reading: Reading, fx: &mut Vec<Effect>) {
     fx.push(Effect::Told { ticket: reading.ticket, result });
 }
 
+impl Part {
+    /// First byte in the object's payload, and the end.
+    fn span(&self) -> (u64, u64) {
+        let at = u64::from(self.extent.at);
+        (at, at + u64::from(self.extent.stored))
+    }
+}
+
 /// First byte in the payload, and the end, of stored extents of one object.
 fn span(parts: &[Part]) -> (u64, u64) {
-    let from = parts.iter().map(|it| u64::from(it.extent.at)).min().unwrap_or(0);
-    let to = parts.iter().map(|it| u64::from(it.extent.at) + u64::from(it.extent.stored)).max().unwrap_or(0);
+    let from = parts.iter().map(|it| it.span().0).min().unwrap_or(0);
+    let to = parts.iter().map(|it| it.span().1).max().unwrap_or(0);
     (from, to)
 }
 
@@ -156,17 +167,19 @@ fn span(parts: &[Part]) -> (u64, u64) {
 fn requests(mut parts: Vec<Part>) -> Vec<Vec<Part>> {
     parts.sort_by_key(|it| (it.extent.object, it.extent.at));
     let mut requests: Vec<Vec<Part>> = Vec::new();
+    // Of the last request.
+    let (mut from, mut to) = (0, 0);
     for part in parts {
-        if let Some(request) = requests.last_mut() {
-            let (from, to) = span(request);
-            let (at, end) = (part.extent.at.into(), u64::from(part.extent.at) + u64::from(part.extent.stored));
-            let is_near = request[0].extent.object == part.extent.object && to + GAP_BYTES >= at;
-            if is_near && end.max(to) - from <= REQUEST_BYTES_MAX {
-                request.push(part);
-                continue;
-            }
+        let (at, end) = part.span();
+        let is_near = |it: &&mut Vec<Part>| it[0].extent.object == part.extent.object && to + GAP_BYTES >= at;
+        let last = requests.last_mut().filter(is_near);
+        if let Some(request) = last.filter(|_| end.max(to) - from <= REQUEST_BYTES_MAX) {
+            to = to.max(end);
+            request.push(part);
+        } else {
+            (from, to) = (at, end);
+            requests.push(vec![part]);
         }
-        requests.push(vec![part]);
     }
     requests
 }

@@ -96,7 +96,9 @@ pub(super) struct Publishing {
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) ticket: Ticket,
-    pub(super) start: u64,
+    /// First sector and sectors of what is read.
+    pub(super) ranges: Vec<(u64, u64)>,
+    /// The content of the ranges, one after the other.
     pub(super) bytes: Vec<u8>,
     /// Requests without an answer.
     pub(super) left: usize,
@@ -110,6 +112,8 @@ pub(super) struct Reading {
 pub(super) struct Part {
     pub(super) piece: Piece,
     pub(super) extent: Extent,
+    /// Where the piece begins in the bytes of the read.
+    pub(super) to: usize,
 }
 
 /// What an open volume knows.

@@ -41,6 +41,7 @@ fn a_volume_reads_as_an_array_and_is_found_again_as_it_was_flushed() {
                     store.flush(&mut volume).unwrap();
                     let mut alone = store.open(Mode::Read).unwrap();
                     assert!(store.read(&mut alone, 0, SECTORS) == array, "seed {seed}, step {step}: the bucket alone");
+                    assert!(store.read_content(&mut alone) == array, "seed {seed}, step {step}: by objects");
                     assert_eq!(live_of_data(&alone), live_of_data(&volume));
                 }
                 13 => volume.checkpoint(&mut fx),
@@ -54,7 +55,30 @@ fn a_volume_reads_as_an_array_and_is_found_again_as_it_was_flushed() {
             store.carry(&mut volume, &mut fx);
         }
         assert!(store.read(&mut volume, 0, SECTORS) == array, "seed {seed}");
+        // A part of it is not in the store yet.
+        assert!(store.read_content(&mut volume) == array, "seed {seed}");
     }
+}
+
+/// What was written together lies together, wherever in the volume it belongs: one request has it.
+#[test]
+fn all_content_of_an_object_comes_by_one_request() {
+    let mut store = Store::in_form(form(0));
+    let mut volume = store.writer(1);
+    let mut fx = Vec::new();
+    let places = [900, 100, 500, 108, 700, 300];
+    for place in places {
+        volume.write(place, &[place as u8; 8 * 512], &mut fx).unwrap();
+    }
+    store.flush(&mut volume).unwrap();
+    let mut alone = store.open(Mode::Read).unwrap();
+    let content = alone.content();
+    assert_eq!(content, places.map(|place| (place, 8)));
+    alone.read_ranges(9, content, &mut fx);
+    assert_eq!(fx.len(), 1, "{fx:?}");
+    let Some(Ok(Told::Read(bytes))) = store.carry(&mut alone, &mut fx).remove(&9) else { panic!("{fx:?}") };
+    let wanted: Vec<u8> = places.iter().flat_map(|place| [*place as u8; 8 * 512]).collect();
+    assert!(bytes == wanted);
 }
 
 #[test]
