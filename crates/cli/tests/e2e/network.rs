@@ -203,7 +203,7 @@ fn a_server_that_comes_back_with_other_content_is_not_used() {
 }
 
 /// A cache device behind a server that breaks goes on with the cache of this opening. The same
-/// cache from before this start is refused.
+/// cache from before this start is refused. `check` and `repair` reach it there.
 #[test]
 fn a_cache_device_must_come_back_with_this_opening() {
     if skip_without(&["nbdkit"]) {
@@ -215,6 +215,20 @@ fn a_cache_device_must_come_back_with_this_opening() {
     must(volume.format().args(["--mode", "writethrough"]));
     volume.start();
     volume.stop();
+    volume.assert_sound();
+    // Damage there is found and mended through the server, too. It has no block in its RAM then.
+    server.kill9();
+    let image = fs::File::options().read(true).write(true).open(&server.image).expect("it is there");
+    let mut byte = [0];
+    image.read_exact_at(&mut byte, 77).expect("it can be read");
+    image.write_all_at(&[byte[0] ^ 0x10], 77).expect("it can be written");
+    server.start(&[]);
+    let found = output(flashfront().arg("check").arg(&volume.cache));
+    assert!(!found.status.success() && show(&found).contains("superblock"), "{}", show(&found));
+    let mut repair = flashfront();
+    repair.arg("repair").arg("--yes").arg(&volume.cache);
+    must(repair.arg("--state").arg(volume.place.file("state")));
+    volume.assert_sound();
     let older = volume.place.file("older.img");
     fs::copy(&server.image, &older).expect("the place is ours");
     volume.start();
