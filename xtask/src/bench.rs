@@ -2,15 +2,17 @@
 //! `cargo x bench [PART]`: what is promised of speed and memory, measured on this machine.
 //!
 //! Parts: `in-process` and `nbd` (speed, as ratios in one run: the default), `threads`,
-//! `huge-pages`, `vhost-user-blk`, `engine`, `memory`, `predicted`, `recovery`.
+//! `huge-pages`, `vhost-user-blk`, `objects`, `engine`, `memory`, `predicted`, `recovery`.
 //! Medians; losing rows stay. Results go to bench/runs/DATE-PROCESSOR/ with `--keep`, else to the
 //! screen only; `--json`: only the JSON.
 
 mod engine;
+mod far;
 mod found;
 mod in_process;
 mod memory;
 mod nbd;
+mod objects;
 mod predicted;
 mod server;
 mod variants;
@@ -30,12 +32,13 @@ struct Part {
     measure: fn(&Path) -> Result<Found, Failed>,
 }
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     Part { name: "in-process", unasked: true, measure: in_process::in_process },
     Part { name: "nbd", unasked: true, measure: nbd::nbd },
     Part { name: "threads", unasked: false, measure: variants::threads },
     Part { name: "huge-pages", unasked: false, measure: variants::huge_pages },
     Part { name: "vhost-user-blk", unasked: false, measure: vhost::vhost_user_blk },
+    Part { name: "objects", unasked: false, measure: objects::objects },
     Part { name: "engine", unasked: false, measure: engine::engine },
     Part { name: "memory", unasked: false, measure: memory::memory },
     Part { name: predicted::NAME, unasked: false, measure: predicted::predicted },

@@ -32,11 +32,27 @@ impl Drop for Server {
 /// Formats a cache and serves it, with sequential bypass off and these options. The cache's name
 /// tells servers apart.
 pub(super) fn ours(dir: &Path, cache: &Path, origin: &Path, more: &[&str]) -> Result<Server, Failed> {
+    ours_knowing(&[], dir, cache, origin, more)
+}
+
+/// The same, with these variables of the environment.
+pub(super) fn ours_knowing(
+    variables: &[(&str, String)],
+    dir: &Path,
+    cache: &Path,
+    origin: &Path,
+    more: &[&str],
+) -> Result<Server, Failed> {
     let flashfront = packaged()?;
+    let known = |command: &mut Command| _ = command.envs(variables.iter().map(|(name, value)| (name, value)));
     let paths = ["--cache".as_ref(), cache.as_os_str(), "--origin".as_ref(), origin.as_os_str()];
-    run(Command::new(&flashfront).arg("format").args(paths).arg("--force").stdout(Stdio::null()))?;
+    let mut format = Command::new(&flashfront);
+    known(&mut format);
+    run(format.arg("format").args(paths).arg("--force").stdout(Stdio::null()))?;
     let socket = cache.with_extension("sock");
-    let child = Command::new(&flashfront)
+    let mut serve = Command::new(&flashfront);
+    known(&mut serve);
+    let child = serve
         .arg("serve")
         .args(paths)
         .arg(format!("--nbd=unix:{}", socket.display()))
