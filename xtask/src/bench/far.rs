@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is carried in one piece.
+/// Bytes that are carried in one piece.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// One direction of a link, which all connections share.
+/// A direction of a link, which all connections share.
 struct Direction {
     bytes_per_second: f64,
     one_way: Duration,
@@ -37,8 +37,8 @@ fn wait_until(when: Instant) {
     thread::sleep(when.saturating_duration_since(Instant::now())); // pacing: the link takes its time
 }
 
-/// Starts a link to the server at `port` of this machine, with so many bytes per second in each
-/// direction; the port of its other end. It stays until this process ends.
+/// Starts a link to the server at `port` of this machine, and returns the port of its other end.
+/// Each direction carries so many bytes per second. The link stays until this process ends.
 pub(super) fn far(port: u16, round_trip: Duration, bytes_per_second: f64) -> Result<u16> {
     let direction =
         || Arc::new(Direction { bytes_per_second, one_way: round_trip / 2, free: Mutex::new(Instant::now()) });

@@ -33,7 +33,10 @@ const WRITE_IOPS: usize = 48;
 /// The jobs in turns: durable writes, and writes.
 const JOBS: [(&str, &[&str]); 3] = [
     ("4 KiB random write and FLUSH, 1 in flight", &["--rw=randwrite", "--bs=4k", "--iodepth=1", "--fsync=1"]),
-    ("4 KiB random write, 32 in flight, FLUSH on each 32", &["--rw=randwrite", "--bs=4k", "--iodepth=32", "--fsync=32"]),
+    (
+        "4 KiB random write, 32 in flight, FLUSH on each 32",
+        &["--rw=randwrite", "--bs=4k", "--iodepth=32", "--fsync=32"],
+    ),
     ("4 KiB random write, 32 in flight", &["--rw=randwrite", "--bs=4k", "--iodepth=32"]),
 ];
 

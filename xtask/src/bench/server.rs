@@ -35,7 +35,7 @@ pub(super) fn ours(dir: &Path, cache: &Path, origin: &Path, more: &[&str]) -> Re
     ours_knowing(&[], dir, cache, origin, more)
 }
 
-/// The same, with these variables of the environment.
+/// Formats and serves as [`ours`] does, with these variables of the environment.
 pub(super) fn ours_knowing(
     variables: &[(&str, String)],
     dir: &Path,
