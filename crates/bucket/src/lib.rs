@@ -28,7 +28,7 @@ pub use error::Error;
 pub use fit::to_write;
 pub use keys::keys;
 pub use meter::{BOUNDS_MS, Meter, Recent, Tally, Verb};
-pub use offline::{clone, create, forget, snapshot};
+pub use offline::{clone, create, forget, read_snapshot, snapshot};
 pub use place::{Place, is_url, split_snapshot};
 pub use session::Session;
 pub use store::{Listed, Memory, Store};

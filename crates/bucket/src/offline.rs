@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use flashfront_object::{Form, Manifest, Mode, Name, Options, Wanted, Wish};
+use flashfront_object::{Fault, Form, Manifest, Mode, Name, Options, Wanted, Wish};
 
 use crate::error::Error;
 use crate::fit::{again, error, for_one_writer, put, store_is_fit, to_write};
 use crate::place::Place;
-use crate::session::Session;
+use crate::session::{Session, snapshot_of};
 use crate::this::{random_id, this_writer};
 
 /// A snapshot of a volume that changes all the time is tried so often.
@@ -80,6 +80,28 @@ pub fn snapshot(place: &Place, name: &str) -> Result<u64, Error> {
         wish(place, &newest, Wanted::Forget { name: name.to_owned() })?;
     }
     Err(Error::TooFast { url: place.to_string(), tries: SNAPSHOT_TRIES })
+}
+
+/// The newest manifest, with all wishes granted that the store has. The rest of the volume may be
+/// damaged.
+pub(crate) fn newest(place: &Place) -> Result<Manifest, Error> {
+    let mut manifest = Session::newest(place)?;
+    loop {
+        let name = place.name(Name::Wish(manifest.wishes + 1));
+        match again(|| place.store().get(&name, None)) {
+            Ok(wish) => Wish::grant(&wish, &mut manifest),
+            Err(Fault::Absent) => return Ok(manifest),
+            Err(fault) => return Err(error(place, fault)),
+        }
+    }
+}
+
+/// The mode that reads the snapshot of this name. The rest of the volume may be damaged.
+///
+/// # Errors
+/// [`Error`].
+pub fn read_snapshot(place: &Place, name: &str) -> Result<Mode, Error> {
+    Ok(Mode::ReadAt(snapshot_of(place, &newest(place)?, name)?.manifest))
 }
 
 /// Forgets a snapshot. The writer deletes what nothing else needs.

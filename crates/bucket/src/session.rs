@@ -316,10 +316,14 @@ impl Session {
     /// # Errors
     /// [`Error::NoSnapshot`].
     pub fn snapshot(&self, name: &str) -> Result<&Snapshot, Error> {
-        let all = &self.volume.manifest().snapshots;
-        let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
-        let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        let none = || Error::NoSnapshot { url: self.place.to_string(), name: name.to_owned(), there };
-        all.iter().find(|it| it.name == name).ok_or_else(none)
+        snapshot_of(&self.place, self.volume.manifest(), name)
     }
+}
+
+pub(crate) fn snapshot_of<'a>(place: &Place, manifest: &'a Manifest, name: &str) -> Result<&'a Snapshot, Error> {
+    let all = &manifest.snapshots;
+    let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
+    let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let none = || Error::NoSnapshot { url: place.to_string(), name: name.to_owned(), there };
+    all.iter().find(|it| it.name == name).ok_or_else(none)
 }

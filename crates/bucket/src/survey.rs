@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use flashfront_object::{Entry, Head, Key, Kind, Mode, Name, Options, Volume};
 
 use crate::error::Error;
+use crate::offline::newest;
 use crate::place::Place;
 use crate::session::Session;
 
@@ -38,13 +39,37 @@ pub struct Survey {
     pub damage: Vec<Damage>,
 }
 
+impl Survey {
+    /// Takes a state to be looked at, or the damage that keeps it from being opened.
+    fn take(
+        &mut self,
+        place: &Place,
+        snapshot: Option<String>,
+        manifest: u64,
+        opened: Result<Session, Error>,
+        states: &mut Vec<(Option<String>, Volume)>,
+    ) -> Result<(), Error> {
+        match opened {
+            Ok(session) => states.push((snapshot, session.into_volume())),
+            Err(error @ (Error::Damaged { .. } | Error::Foreign { .. } | Error::NoVolume { .. })) => {
+                let name = place.name(Name::Manifest(manifest));
+                self.damage.push(Damage { name, what: error.to_string(), snapshot });
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
 /// Checks a volume and its snapshots. With `data` every byte is read; else heads and sizes.
 ///
 /// # Errors
 /// [`Error`], if nothing can be said at all.
 pub fn survey(place: &Place, data: bool, mut progress: impl FnMut(u64, u64)) -> Result<Survey, Error> {
-    let newest = Session::open(place, Mode::Read, Options::default())?.into_volume();
     let mut survey = Survey::default();
+    let manifest = newest(place)?;
+    let mut states: Vec<(Option<String>, Volume)> = Vec::new();
+    survey.take(place, None, manifest.number, Session::open(place, Mode::Read, Options::default()), &mut states)?;
     let mut sizes = BTreeMap::new();
     for kind in ["data/", "map/", "manifest/", "wish/"] {
         let listed = place.store().list(&format!("{}/{kind}", place.prefix()));
@@ -53,21 +78,12 @@ pub fn survey(place: &Place, data: bool, mut progress: impl FnMut(u64, u64)) -> 
             sizes.insert(it.name, it.bytes);
         }
     }
-    let usage = newest.usage();
-    survey.live_bytes = usage.live_bytes;
-    survey.dead_bytes = sizes.values().sum::<u64>().saturating_sub(usage.live_bytes);
-    let snapshots = newest.manifest().snapshots.clone();
-    survey.snapshots = snapshots.iter().map(|it| it.name.clone()).collect();
-    let mut states = vec![(None, newest)];
-    for snapshot in snapshots {
-        match Session::open(place, Mode::ReadAt(snapshot.manifest), Options::default()) {
-            Ok(session) => states.push((Some(snapshot.name), session.into_volume())),
-            Err(error @ (Error::Damaged { .. } | Error::Foreign { .. } | Error::NoVolume { .. })) => {
-                let name = place.name(Name::Manifest(snapshot.manifest));
-                survey.damage.push(Damage { name, what: error.to_string(), snapshot: Some(snapshot.name) });
-            }
-            Err(error) => return Err(error),
-        }
+    survey.live_bytes = states.first().map_or(0, |(_, newest)| newest.usage().live_bytes);
+    survey.dead_bytes = sizes.values().sum::<u64>().saturating_sub(survey.live_bytes);
+    survey.snapshots = manifest.snapshots.iter().map(|it| it.name.clone()).collect();
+    for snapshot in manifest.snapshots {
+        let opened = Session::open(place, Mode::ReadAt(snapshot.manifest), Options::default());
+        survey.take(place, Some(snapshot.name), snapshot.manifest, opened, &mut states)?;
     }
     let all: u64 = states.iter().map(|(_, volume)| volume.objects().map(|it| it.bytes).sum::<u64>()).sum();
     let (mut seen, mut done) = (BTreeSet::new(), 0);
@@ -149,4 +165,65 @@ pub fn sweep_leftovers(session: &Session) -> Result<u64, Error> {
         }
     }
     Ok(deleted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use flashfront_object::Form;
+
+    use super::*;
+    use crate::store::Memory;
+    use crate::{create, read_snapshot, snapshot, this_writer};
+
+    /// A volume with a snapshot of its first sector, and more of its own.
+    fn volume_with_snapshot() -> Place {
+        let place = Place::in_store(Arc::new(Memory::default()), "disk");
+        create(&place, 64, Form::default(), false).unwrap();
+        let write = |start, byte| {
+            let mut session = Session::open(&place, Mode::Write(this_writer()), Options::default()).unwrap();
+            session.write(start, &[byte; 512]).unwrap();
+            session.flush().unwrap();
+            session.close().unwrap();
+        };
+        write(0, 1);
+        // Nobody has the volume open: the snapshot stays a wish until somebody does.
+        snapshot(&place, "kept").unwrap();
+        (1..4).for_each(|start| write(start * 8, 2));
+        snapshot(&place, "later").unwrap();
+        place
+    }
+
+    #[test]
+    fn a_damaged_volume_is_told_from_none_and_its_snapshots_are_read() {
+        let place = volume_with_snapshot();
+        assert_eq!(survey(&place, true, |_, _| {}).unwrap().damage, []);
+        // All that the first snapshot does not need.
+        let needed: Vec<String> = {
+            let mode = read_snapshot(&place, "kept").unwrap();
+            let state = Session::open(&place, mode, Options::default()).unwrap().into_volume();
+            state.objects().map(|it| place.key(&it.key())).collect()
+        };
+        let mut all: Vec<_> =
+            ["data", "map"].map(|kind| place.store().list(&format!("disk/{kind}/")).unwrap()).concat();
+        all.retain(|it| !needed.contains(&it.name));
+        assert!(all.len() >= 4, "{all:?}");
+        all.iter().for_each(|it| place.store().delete(&it.name).unwrap());
+
+        let found = survey(&place, true, |_, _| {}).unwrap();
+        assert_eq!(found.snapshots, ["kept", "later"]);
+        let states: Vec<Option<&str>> = found.damage.iter().map(|it| it.snapshot.as_deref()).collect();
+        assert_eq!(states, [None, Some("later")], "{:?}", found.damage);
+        assert!(found.damage[0].what.contains("it is absent"), "{:?}", found.damage);
+        assert!(matches!(create(&place, 64, Form::default(), false), Err(Error::Exists { .. })));
+
+        let mode = read_snapshot(&place, "kept").unwrap();
+        let mut session = Session::open(&place, mode, Options::default()).unwrap();
+        let ranges = session.volume().content();
+        let mut read = Vec::new();
+        let take = |start, bytes: &[u8]| Ok::<_, Error>(read.push((start, bytes.to_vec())));
+        session.read_all(&ranges, take).unwrap();
+        assert_eq!(read, [(0, vec![1; 512])]);
+    }
 }

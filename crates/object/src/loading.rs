@@ -59,6 +59,11 @@ impl Loading {
         &self.manifest
     }
 
+    /// Next free token.
+    pub(crate) const fn tokens(&self) -> Token {
+        self.tokens + 1
+    }
+
     pub(crate) fn new(manifest: Manifest, tokens: Token, fx: &mut Vec<Effect>) -> Self {
         let heads = vec![None; manifest.tail.len()];
         let mut waiting: Vec<Want> = (0..heads.len()).map(Want::Head).rev().collect();
@@ -169,10 +174,7 @@ impl Loading {
                 self.heads[nth] = Some(head);
             }
             Want::Wish => {
-                self.manifest.wishes += 1;
-                if let Some(wish) = Wish::decode(bytes).filter(|it| it.volume == self.manifest.volume) {
-                    wish.grant(self.manifest.wishes, &mut self.manifest.snapshots);
-                }
+                Wish::grant(bytes, &mut self.manifest);
                 self.waiting.push(Want::Wish);
             }
         }
@@ -199,7 +201,7 @@ impl Loading {
             }
         }
         let (map, table) = (std::mem::take(&mut self.map), std::mem::take(&mut self.table));
-        Ok(Loaded { manifest: self.manifest.clone(), map, table, tokens: self.tokens + 1 })
+        Ok(Loaded { manifest: self.manifest.clone(), map, table, tokens: self.tokens() })
     }
 }
 

@@ -43,7 +43,9 @@ pub struct Opening {
     /// The number that is looked for.
     at: u64,
     restarts: u32,
-    asked: Option<Effect>,
+    /// The request without an answer, but for those of a loading.
+    asked: Option<(Token, Effect)>,
+    /// Next free token.
     tokens: Token,
 }
 
@@ -74,17 +76,19 @@ impl Opening {
                 Ok(loaded) => Some(Ok(self.volume(loaded))),
                 // A writer has deleted what an older manifest needs.
                 Err(OpenFault::Damaged { .. }) if self.mode == Mode::Read && self.restarts < RESTARTS_MAX => {
+                    // Answers to it that come late are nobody's.
+                    self.tokens = loading.tokens();
                     self.restart(fx);
                     None
                 }
                 Err(fault) => Some(Err(fault)),
             };
         }
-        let asked = self.asked.take()?;
+        let (_, asked) = self.asked.take_if(|(of, _)| *of == token)?;
         let answer = match answer {
             Err(Fault::Away(_) | Fault::Refused(_)) => {
                 let again = asked.again();
-                self.asked = Some(again.clone());
+                self.asked = Some((token, again.clone()));
                 fx.push(again);
                 return None;
             }
@@ -109,9 +113,12 @@ impl Opening {
         }
     }
 
-    fn ask(&mut self, effect: Effect, fx: &mut Vec<Effect>) {
+    /// Asks for what `effect` makes of the next token.
+    fn ask(&mut self, effect: impl FnOnce(Token) -> Effect, fx: &mut Vec<Effect>) {
+        let token = self.tokens;
         self.tokens += 1;
-        self.asked = Some(effect.clone());
+        let effect = effect(token);
+        self.asked = Some((token, effect.clone()));
         fx.push(effect);
     }
 
@@ -123,14 +130,14 @@ impl Opening {
 
     fn list(&mut self, fx: &mut Vec<Effect>) {
         self.step = Step::Listing;
-        self.ask(Effect::List { token: self.tokens, attempt: 0 }, fx);
+        self.ask(|token| Effect::List { token, attempt: 0 }, fx);
     }
 
     fn probe(&mut self, number: u64, fx: &mut Vec<Effect>) {
         self.at = number;
         self.step = Step::Probing;
         let key = Key::from(Name::Manifest(number));
-        self.ask(Effect::Get { token: self.tokens, key, range: None, attempt: 0 }, fx);
+        self.ask(|token| Effect::Get { token, key, range: None, attempt: 0 }, fx);
     }
 
     fn listed(
@@ -204,7 +211,7 @@ impl Opening {
                 let body = Arc::new(mine.encode());
                 self.step = Step::Fencing(Box::new(mine), Arc::clone(&body));
                 let name = Name::Manifest(self.at);
-                self.ask(Effect::Put { token: self.tokens, name, body, create: true, attempt: 0 }, fx);
+                self.ask(|token| Effect::Put { token, name, body, create: true, attempt: 0 }, fx);
             }
             _ => self.load(newest, fx),
         }
@@ -224,7 +231,7 @@ impl Opening {
         }
         self.step = Step::Confirming(mine, body);
         let key = Key::from(Name::Manifest(self.at));
-        self.ask(Effect::Get { token: self.tokens, key, range: None, attempt: 0 }, fx);
+        self.ask(|token| Effect::Get { token, key, range: None, attempt: 0 }, fx);
         None
     }
 
@@ -248,7 +255,7 @@ impl Opening {
             Err(_) => {
                 self.step = Step::Fencing(mine, Arc::clone(&body));
                 let name = Name::Manifest(self.at);
-                self.ask(Effect::Put { token: self.tokens, name, body, create: true, attempt: 1 }, fx);
+                self.ask(|token| Effect::Put { token, name, body, create: true, attempt: 1 }, fx);
                 None
             }
         }
@@ -256,7 +263,7 @@ impl Opening {
 
     fn check(&mut self, mine: Box<Manifest>, fx: &mut Vec<Effect>) {
         self.step = Step::Checking(mine);
-        self.ask(Effect::List { token: self.tokens, attempt: 0 }, fx);
+        self.ask(|token| Effect::List { token, attempt: 0 }, fx);
     }
 
     fn checked(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A wish: what somebody beside the writer wants of a volume.
 
-use crate::manifest::Snapshot;
+use crate::manifest::{Manifest, Snapshot};
 use crate::wire::{Put, Take, is_sealed};
 
 const MAGIC: &[u8; 8] = b"FFWISH01";
@@ -66,15 +66,18 @@ impl Wish {
         Some(Self { volume, maker, wanted })
     }
 
-    /// Grants it.
-    pub(crate) fn grant(self, number: u64, snapshots: &mut Vec<Snapshot>) {
-        match self.wanted {
-            Wanted::Snapshot { name, manifest } => {
+    /// Grants the next wish of a volume, as the store has it. A torn one wishes nothing.
+    pub fn grant(stored: &[u8], volume: &mut Manifest) {
+        volume.wishes += 1;
+        let (wish, snapshots) = (volume.wishes, &mut volume.snapshots);
+        match Self::decode(stored).filter(|it| it.volume == volume.volume).map(|it| it.wanted) {
+            Some(Wanted::Snapshot { name, manifest }) => {
                 if snapshots.iter().all(|it| it.name != name) {
-                    snapshots.push(Snapshot { name, manifest, wish: number });
+                    snapshots.push(Snapshot { name, manifest, wish });
                 }
             }
-            Wanted::Forget { name } => snapshots.retain(|it| it.name != name),
+            Some(Wanted::Forget { name }) => snapshots.retain(|it| it.name != name),
+            None => {}
         }
     }
 }

@@ -50,11 +50,11 @@ pub(super) fn import(path: &Path, place: &Place, stored: &Stored) -> anyhow::Res
 }
 
 pub(super) fn export(place: &Place, snapshot: Option<&str>, path: &Path) -> anyhow::Result<()> {
-    let mut session = Session::open(place, Mode::Read, Options::default())?;
-    if let Some(name) = snapshot {
-        let manifest = session.snapshot(name)?.manifest;
-        session = Session::open(place, Mode::ReadAt(manifest), Options::default())?;
-    }
+    let mode = match snapshot {
+        None => Mode::Read,
+        Some(name) => flashfront_bucket::read_snapshot(place, name)?,
+    };
+    let mut session = Session::open(place, mode, Options::default())?;
     let writing = || format!("cannot write {}", path.display());
     let file = OpenOptions::new().write(true).create_new(true).open(path).with_context(writing)?;
     file.set_len(session.size_bytes()).with_context(writing)?;

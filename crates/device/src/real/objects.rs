@@ -126,10 +126,7 @@ pub(super) fn open(path: &Path, url: &str) -> Result<(Remote, String), OpenError
     let place = Place::of(of_volume).map_err(failed)?;
     let mode = match snapshot {
         None => Mode::Read,
-        Some(name) => {
-            let newest = flashfront_bucket::Session::open(&place, Mode::Read, Options::default()).map_err(failed)?;
-            Mode::ReadAt(newest.snapshot(name).map_err(failed)?.manifest)
-        }
+        Some(name) => flashfront_bucket::read_snapshot(&place, name).map_err(failed)?,
     };
     let mark = Mark { volume: [0; 16], epoch: 0, sequence: 0, opening: None };
     let shared = Arc::new(Shared {

@@ -27,10 +27,7 @@ pub(super) fn remove(state: &mut State, fx: &mut Vec<Effect>) {
 pub(super) fn wish_read(state: &mut State, answer: Result<Answer, Fault>, fx: &mut Vec<Effect>) {
     state.is_probing = false;
     if let Ok(Answer::Bytes(bytes)) = answer {
-        state.manifest.wishes += 1;
-        if let Some(wish) = Wish::decode(&bytes).filter(|it| it.volume == state.manifest.volume) {
-            wish.grant(state.manifest.wishes, &mut state.manifest.snapshots);
-        }
+        Wish::grant(&bytes, &mut state.manifest);
         remove(state, fx);
         return;
     }

@@ -78,3 +78,26 @@ fn newer_version(manifest: &Manifest) -> Vec<u8> {
 fn an_empty_bucket_has_no_volume() {
     assert_eq!(Store::default().open(Mode::Read).unwrap_err(), OpenFault::NoVolume);
 }
+
+/// Several requests are under way when the first one finds its object absent. The answers to the
+/// others come late, and are not those of the next try.
+#[test]
+fn a_state_that_lacks_objects_is_damaged_and_not_absent() {
+    let mut store = Store::with_volume();
+    let mut fx = Vec::new();
+    let mut volume = store.writer(1);
+    for byte in 1..9 {
+        volume.write(u64::from(byte) * 8, &[byte; 512], &mut fx).unwrap();
+        store.flush(&mut volume).unwrap();
+    }
+    // Their heads are read by each opening.
+    let tail: Vec<Name> = volume.manifest().tail.iter().map(|it| Name::Data(it.stamp)).collect();
+    assert!(tail.len() > 2, "{tail:?}");
+    for absent in tail {
+        let kept = store.objects.remove(&absent);
+        let opened = store.open(Mode::Read).map(|it| it.manifest().number);
+        assert!(matches!(&opened, Err(OpenFault::Damaged { name, .. }) if *name == absent), "{opened:?}");
+        store.objects.extend(kept.map(|body| (absent, body)));
+        assert_eq!(store.open(Mode::Read).unwrap().manifest().number, volume.manifest().number);
+    }
+}
