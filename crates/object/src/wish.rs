@@ -71,13 +71,11 @@ impl Wish {
         volume.wishes += 1;
         let (wish, snapshots) = (volume.wishes, &mut volume.snapshots);
         match Self::decode(stored).filter(|it| it.volume == volume.volume).map(|it| it.wanted) {
-            Some(Wanted::Snapshot { name, manifest }) => {
-                if snapshots.iter().all(|it| it.name != name) {
-                    snapshots.push(Snapshot { name, manifest, wish });
-                }
+            Some(Wanted::Snapshot { name, manifest }) if snapshots.iter().all(|it| it.name != name) => {
+                snapshots.push(Snapshot { name, manifest, wish });
             }
             Some(Wanted::Forget { name }) => snapshots.retain(|it| it.name != name),
-            None => {}
+            _ => {}
         }
     }
 }
