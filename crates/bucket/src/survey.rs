@@ -222,7 +222,10 @@ mod tests {
         let mut session = Session::open(&place, mode, Options::default()).unwrap();
         let ranges = session.volume().content();
         let mut read = Vec::new();
-        let take = |start, bytes: &[u8]| Ok::<_, Error>(read.push((start, bytes.to_vec())));
+        let take = |start, bytes: &[u8]| {
+            read.push((start, bytes.to_vec()));
+            Ok::<_, Error>(())
+        };
         session.read_all(&ranges, take).unwrap();
         assert_eq!(read, [(0, vec![1; 512])]);
     }
