@@ -76,7 +76,7 @@ impl Opening {
                 Ok(loaded) => Some(Ok(self.volume(loaded))),
                 // A writer has deleted what an older manifest needs.
                 Err(OpenFault::Damaged { .. }) if self.mode == Mode::Read && self.restarts < RESTARTS_MAX => {
-                    // Answers to it that come late are nobody's.
+                    // Late answers to this loading are nobody's.
                     self.tokens = loading.tokens();
                     self.restart(fx);
                     None

@@ -221,7 +221,7 @@ impl Volume {
     }
 
     /// The ranges with content, in the order in which objects have them: first sector and sectors.
-    /// Ranges that follow each other come by one request.
+    /// One request brings many ranges that follow each other.
     #[must_use]
     pub fn content(&self) -> Vec<(u64, u64)> {
         let place = |(start, it): (u64, &Extent)| (it.object, it.at, start, it.sectors());

@@ -86,6 +86,6 @@ fn arrive(mut to: TcpStream, arrivals: &Receiver<(Instant, Vec<u8>)>) {
             break;
         }
     }
-    // It may have ended by itself.
+    // The connection may have ended by itself.
     let _ = to.shutdown(Shutdown::Write);
 }

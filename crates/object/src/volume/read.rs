@@ -167,7 +167,7 @@ fn span(parts: &[Part]) -> (u64, u64) {
 fn requests(mut parts: Vec<Part>) -> Vec<Vec<Part>> {
     parts.sort_by_key(|it| (it.extent.object, it.extent.at));
     let mut requests: Vec<Vec<Part>> = Vec::new();
-    // Of the last request.
+    // First byte and end of the last request.
     let (mut from, mut to) = (0, 0);
     for part in parts {
         let (at, end) = part.span();
