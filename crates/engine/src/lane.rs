@@ -36,7 +36,6 @@ use crate::organ::neighbours::Neighbours;
 use crate::organ::piece::{Piece, PieceKind};
 use crate::organ::places::Places;
 use crate::organ::ram_front::RamFront;
-use crate::organ::seen::LaneSeen;
 use crate::organ::segment::Segment;
 use crate::organ::store::Store;
 use crate::organ::trouble::Trouble;
@@ -368,9 +367,9 @@ impl Lane {
         FlushWish { wanted: checkpoint.is_some() || self.log.wants_flush(), covers: Covered { seq, checkpoint } }
     }
 
-    /// What the lane shows the coordinator.
-    pub(crate) fn seen(&self) -> LaneSeen {
-        LaneSeen { wish: self.flush_wish(), filled: self.sync.as_ref().and_then(Sync::filled) }
+    /// The number of the filling of a mirror of which the lane has done its part.
+    pub(crate) fn filled(&self) -> Option<u64> {
+        self.sync.as_ref().and_then(Sync::filled)
     }
 
     /// The lead of a mirrored cache is the other member now, which has no data of clean blocks.

@@ -12,10 +12,9 @@ use crate::fact::canary::Canary;
 use crate::fact::io::DeviceError;
 use crate::lane::Lane;
 use crate::look::Look;
-use crate::organ::down::{Down, FlushWish};
+use crate::organ::down::Down;
 use crate::organ::mail::{Letter, Mail};
 use crate::organ::piece::Piece;
-use crate::organ::seen::LaneSeen;
 use crate::organ::up::Up;
 
 /// All lanes, to hand them over one by one.
@@ -40,12 +39,13 @@ impl Lanes {
 
     /// A look at each lane.
     pub(crate) fn looks(&self) -> impl Iterator<Item = Look<'_>> {
-        self.lanes.iter().map(|lane| Look::Now(lane))
+        (0..self.lanes.len()).map(|lane| self.look(lane))
     }
 
     /// A look at one lane.
     pub(crate) fn look(&self, lane: usize) -> Look<'_> {
-        Look::Now(&self.lanes[lane])
+        let it = &self.lanes[lane];
+        self.mail.as_ref().map_or(Look::Now(it), |mail| Look::Seen(mail.seen(lane), it))
     }
 
     /// A lane itself, for what a client asks of its blocks.
@@ -129,26 +129,12 @@ impl Lanes {
         }
     }
 
-    /// What lanes show, as far as the coordinator has seen it.
-    pub(crate) fn seen(&self) -> impl Iterator<Item = LaneSeen> {
-        self.lanes.iter().enumerate().map(|(nth, lane)| match &self.mail {
-            None => lane.seen(),
-            Some(mail) => mail.seen(nth),
-        })
-    }
-
-    /// The lanes' wishes for a flush of the cache device, as far as the coordinator has seen them.
-    pub(crate) fn flush_wishes(&self) -> impl Iterator<Item = FlushWish> {
-        self.lanes.iter().enumerate().map(|(nth, lane)| match &self.mail {
-            None => lane.flush_wish(),
-            Some(mail) => mail.seen(nth).wish,
-        })
-    }
-
     /// Puts into the mail what a lane shows, and then what it has told.
     fn collect(&mut self, lane: usize, cx: &mut Cx<'_>) {
         let Some(mail) = &mut self.mail else { return };
-        mail.show(lane, self.lanes[lane].seen());
+        let seen = Look::Now(&self.lanes[lane]).show(cx);
+        let lost = cx.facts.planted(Canary::ShownLost) && mail.draw(100) == 0;
+        mail.show(lane, seen, lost);
         if !cx.delta.is_silent() {
             let mut told = cx.delta.take_told();
             if cx.facts.planted(Canary::MessageDoubled) && mail.draw(100) == 0 {

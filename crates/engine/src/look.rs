@@ -6,23 +6,45 @@
 
 use core::ops::Range;
 
+use crate::cx::Cx;
 use crate::fact::types::{OriginId, Time};
 use crate::lane::Lane;
+use crate::organ::down::FlushWish;
 use crate::organ::eras::Wanted;
 use crate::organ::index::Flat;
+use crate::organ::seen::LaneSeen;
 
 /// A look at a lane.
 #[derive(Clone, Copy)]
 pub(crate) enum Look<'a> {
     /// The lane as it is at this moment.
     Now(&'a Lane),
+    /// What the lane has shown, while messages are on their way. What is not shown yet is looked at
+    /// in the lane.
+    Seen(&'a LaneSeen, &'a Lane),
 }
 
 impl<'a> Look<'a> {
     /// The lane. Acts that have a question of their own answer it by this.
     pub(crate) const fn lane(self) -> &'a Lane {
-        let Self::Now(lane) = self;
+        let (Self::Now(lane) | Self::Seen(_, lane)) = self;
         lane
+    }
+
+    /// The lane's wish for a flush of the cache device.
+    pub(crate) fn flush_wish(self) -> FlushWish {
+        match self {
+            Self::Now(lane) => lane.flush_wish(),
+            Self::Seen(seen, _) => seen.wish,
+        }
+    }
+
+    /// The number of the filling of a mirror of which the lane has done its part.
+    pub(crate) fn filled(self) -> Option<u64> {
+        match self {
+            Self::Now(lane) => lane.filled(),
+            Self::Seen(seen, _) => seen.filled,
+        }
     }
 
     /// Whether nothing of the lane is in flight.
@@ -42,7 +64,26 @@ impl<'a> Look<'a> {
 
     /// Whether the log takes no more at this moment.
     pub(crate) fn is_saturated(self) -> bool {
-        self.lane().log.saturated()
+        match self {
+            Self::Now(lane) => lane.log.saturated(),
+            Self::Seen(seen, _) => seen.pressure.saturated,
+        }
+    }
+
+    /// Whether writes to this origin wait for room in the log.
+    pub(crate) fn awaits_room(self, origin: usize, cx: &Cx<'_>) -> bool {
+        match self {
+            Self::Now(lane) => has_first_in(lane, lane.awaiting_room.iter(), &cx.facts.origins[origin].places()),
+            Self::Seen(seen, _) => seen.pressure.room.contains(&origin),
+        }
+    }
+
+    /// Whether pieces of this origin wait until their range is clean.
+    pub(crate) fn awaits_clean(self, origin: usize, cx: &Cx<'_>) -> bool {
+        match self {
+            Self::Now(lane) => has_first_in(lane, lane.awaiting_clean.iter(), &cx.facts.origins[origin].places()),
+            Self::Seen(seen, _) => seen.pressure.clean.contains(&origin),
+        }
     }
 
     /// Whether the lane has a part in filling a new mirror, or in giving that up.
@@ -72,7 +113,11 @@ impl<'a> Look<'a> {
 
     /// Whether reclaim waits for destage.
     pub(crate) fn is_reclaim_behind(self, now: Time) -> bool {
-        self.lane().reclaim.is_behind(now)
+        let until = match self {
+            Self::Now(lane) => lane.reclaim.behind_until(),
+            Self::Seen(seen, _) => seen.pressure.behind_until,
+        };
+        until.is_some_and(|until| now < until)
     }
 
     /// The first era of an origin that needs blocks of the lane.
@@ -100,4 +145,9 @@ impl<'a> Look<'a> {
     pub(crate) fn next_urgent(self, places: Range<u64>) -> Option<Flat> {
         self.lane().trouble.next_urgent(places)
     }
+}
+
+/// Whether one of these pieces begins in these places.
+fn has_first_in<'a>(lane: &Lane, mut pieces: impl Iterator<Item = &'a usize>, places: &Range<u64>) -> bool {
+    pieces.any(|piece| places.contains(&lane.pieces[*piece].first.0))
 }

@@ -25,7 +25,6 @@ use crate::fact::memory::Span;
 use crate::fact::types::Mode;
 use crate::format::Entry;
 use crate::lane::Lane;
-use crate::look::Look;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::flying::LaneIo;
 use crate::organ::index::Flat;
@@ -291,14 +290,6 @@ fn keep_written(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) {
             Ok(nth) => drop(append_promoted(lane, flat, were_cached[nth].1, span, cx)),
             Err(_) => offer(lane, flat, span, cx),
         }
-    }
-}
-
-impl Look<'_> {
-    /// Whether pieces of these places wait until their range is clean.
-    pub(crate) fn any_awaits_clean(self, places: &core::ops::Range<u64>) -> bool {
-        let lane = self.lane();
-        lane.awaiting_clean.iter().any(|piece| places.contains(&lane.pieces[*piece].first.0))
     }
 }
 

@@ -110,8 +110,8 @@ pub(crate) fn drained_waiters(coordinator: &mut Coordinator, origin: usize) -> V
 
 /// Issues the flushes that somebody waits for; one per device at a time.
 pub(crate) fn flush_devices(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-    if !coordinator.cache_flushing && !cx.cache_failed() && lanes.flush_wishes().any(|wish| wish.wanted) {
-        coordinator.covered.extend(lanes.flush_wishes().map(|wish| wish.covers));
+    if !coordinator.cache_flushing && !cx.cache_failed() && lanes.looks().any(|lane| lane.flush_wish().wanted) {
+        coordinator.covered.extend(lanes.looks().map(|lane| lane.flush_wish().covers));
         coordinator.cache_flushing = true;
         cx.cache_flush(COORDINATOR, CACHE_FLUSH);
     }

@@ -27,6 +27,7 @@ pub(crate) mod reclaim;
 pub(crate) mod recover;
 pub(crate) mod request;
 pub(crate) mod shares;
+pub(crate) mod show;
 pub(crate) mod sync;
 pub(crate) mod throttle;
 pub(crate) mod under_way;

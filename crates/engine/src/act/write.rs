@@ -17,7 +17,6 @@ use crate::fact::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::fact::memory::{Buf, Span};
 use crate::fact::types::BLOCK_BYTES;
 use crate::lane::Lane;
-use crate::look::Look;
 use crate::organ::flying::{LaneIo, Source};
 use crate::organ::index::{Flat, Found};
 use crate::organ::measured::Measured;
@@ -228,14 +227,6 @@ fn append_piece(lane: &mut Lane, piece: usize, cx: &mut Cx<'_>) -> bool {
         lane.finish(piece, cx);
     }
     true
-}
-
-impl Look<'_> {
-    /// Whether writes of these places wait for room in the log.
-    pub(crate) fn awaits_room_at(self, places: &Range<u64>) -> bool {
-        let lane = self.lane();
-        lane.awaiting_room.iter().any(|piece| places.contains(&lane.pieces[*piece].first.0))
-    }
 }
 
 /// An origin refuses what fills the log: its writes don't wait for room any more.

@@ -49,6 +49,7 @@ canaries! {
     MessageLost, "message-lost", "a message to a lane is lost now and then";
     MessageDoubled, "message-doubled", "a message of a lane comes twice now and then";
     MessageOvertakes, "message-overtakes", "a message comes before others that the same sender sent earlier";
+    ShownLost, "shown-lost", "what a lane shows is lost now and then, until it shows something else";
     CoveredLate, "covered-late", "a flush of the cache device covers what a lane wrote until it hears of the flush";
     GrantTwice, "grant-twice", "a grant of destage counts twice: its lane starts two runs";
     GrantLost, "grant-lost", "a lane gives a grant of destage back, and uses it all the same";

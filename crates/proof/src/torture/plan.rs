@@ -186,7 +186,10 @@ impl Plan {
             What::Mirror => self.spec.mirrored = change.value > 0,
             What::RamFront => self.spec.options.ram_front_bytes = change.value,
             What::Apart => self.spec.apart = None,
-            What::Mail => self.spec.by_mail = change.value > 0,
+            What::Mail => {
+                self.spec.by_mail = change.value > 0;
+                self.spec.apart = self.spec.apart.take().filter(|_| !self.spec.by_mail);
+            }
             What::ReadAround => self.spec.options.read_around_blocks = change.value,
             What::Budget => self.spec.options.flash_writes_per_day_bytes = None,
             What::Ordered => self.spec.options.destage = Destage::ALL[change.value.min(1) as usize],

@@ -52,7 +52,10 @@ pub(crate) fn may_write_version(lane: &Lane, cx: &Cx<'_>) -> bool {
 impl Look<'_> {
     /// Whether writes wait until eras need fewer versions, of whatever origin.
     pub(crate) fn awaits_versions(self, cx: &Cx<'_>) -> bool {
-        !self.lane().awaiting_room.is_empty() && !may_write_version(self.lane(), cx)
+        match self {
+            Self::Now(lane) => !lane.awaiting_room.is_empty() && !may_write_version(lane, cx),
+            Self::Seen(seen, _) => seen.pressure.versions,
+        }
     }
 }
 

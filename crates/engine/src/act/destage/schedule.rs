@@ -202,8 +202,7 @@ impl Destager {
                 }
             }
             let starved = throttle.is_starved(origin, crowded, self, cx);
-            let places = cx.facts.origins[origin].places();
-            if starved || lanes.looks().any(|lane| lane.awaits_room_at(&places)) {
+            if starved || lanes.looks().any(|lane| lane.awaits_room(origin, cx)) {
                 self.origins[origin].refusals.try_soon();
             }
             let pushed = cx.delta.origins[origin].gauge.reach.is_far() && throttle.slowed(origin) > 0;
@@ -302,7 +301,7 @@ impl Destager {
     /// Whether somebody waits for what is written to become clean, or the origin is flushed anyway.
     fn is_flush_waited_for(&self, origin: usize, lanes: &Lanes, cx: &Cx<'_>) -> bool {
         let (refusals, flush) = (&self.origins[origin].refusals, &cx.delta.origins[origin].flush);
-        let awaited = || lanes.looks().any(|lane| lane.any_awaits_clean(&cx.facts.origins[origin].places()));
+        let awaited = || lanes.looks().any(|lane| lane.awaits_clean(origin, cx));
         self.stopping || cx.facts.draining || refusals.rest(cx.now) || flush.due() || awaited()
     }
 
@@ -320,7 +319,7 @@ impl Destager {
             return None;
         }
         let waited_for = || lanes.looks().any(|lane| lane.next_urgent(facts.places()).is_some());
-        let bars = |lane: Look<'_>| lane.any_awaits_clean(&facts.places()) || lane.awaits_versions(cx);
+        let bars = |lane: Look<'_>| lane.awaits_clean(origin, cx) || lane.awaits_versions(cx);
         let barred = || is_ordered(cx) && lanes.looks().any(bars);
         let to_go = match facts.stage {
             Stage::Coming | Stage::Serving => false,

@@ -141,9 +141,10 @@ impl Reclaim {
         self.copied > slots / 2
     }
 
-    /// Whether blocks that the policy would give up are still dirty, and room was needed lately.
-    pub(crate) fn is_behind(&self, now: Time) -> bool {
-        self.behind.is_some_and(|since| now.since_ns(since) < BEHIND_FOR_NS)
+    /// Until when reclaim waits for destage: blocks that the policy would give up are still dirty,
+    /// and room was needed lately.
+    pub(crate) fn behind_until(&self) -> Option<Time> {
+        self.behind.map(|since| since.plus_ns(BEHIND_FOR_NS))
     }
 
     /// When victims give their places to others.

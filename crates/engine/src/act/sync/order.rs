@@ -79,7 +79,7 @@ pub(crate) fn copied(lanes: &Lanes) -> (u64, u64) {
 /// Ends the sync when all lanes are done: then the superblocks may say so.
 pub(crate) fn end(filling: &mut Filling, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let number = filling.number();
-    let filled = lanes.seen().all(|lane| lane.filled == Some(number));
+    let filled = lanes.looks().all(|lane| lane.filled() == Some(number));
     if !cx.delta.members.is_filling() || !filled || !filling.ends() {
         return;
     }

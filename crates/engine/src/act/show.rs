@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Shows the coordinator what it wants to know of a lane.
+
+use crate::cx::Cx;
+use crate::look::Look;
+use crate::organ::seen::{LaneSeen, Pressure};
+
+impl Look<'_> {
+    /// What the lane shows now.
+    pub(crate) fn show(self, cx: &Cx<'_>) -> LaneSeen {
+        let lane = self.lane();
+        let origin_of = |piece: &usize| cx.facts.origin_of(lane.pieces[*piece].first);
+        let pressure = Pressure {
+            saturated: lane.log.saturated(),
+            behind_until: lane.reclaim.behind_until(),
+            room: lane.awaiting_room.iter().map(origin_of).collect(),
+            versions: self.awaits_versions(cx),
+            clean: lane.awaiting_clean.iter().map(origin_of).collect(),
+        };
+        LaneSeen { wish: lane.flush_wish(), filled: lane.filled(), pressure }
+    }
+}
