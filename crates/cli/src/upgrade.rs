@@ -18,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Let a new program take a running daemon's place; clients wait for a moment, and stay connected.
 ///
 /// The new program is started with the daemon's arguments. It first says whether it can go on with
-/// what there is; a refusal changes nothing. Clients of NBD are handed over with their connections,
-/// and mounts of FUSE with the files that are open. Virtual machines (vhost-user-blk) and clients
+/// what there is; a refusal changes nothing. Clients of NBD and virtual machines (vhost-user-blk)
+/// are handed over with their connections, and mounts of FUSE with the files that are open. Clients
 /// inside TLS connect again, with --disconnect. What can't be handed over is said, and then nothing
 /// is changed: ublk and --threads.
 #[derive(Debug, Args)]
@@ -33,8 +33,8 @@ pub(crate) struct Upgrade {
     /// The new program [default: the file that the daemon was started from].
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
-    /// Close the connections of virtual machines, and those inside TLS, which can't be handed over.
-    /// Their clients have to connect again; QEMU does with reconnect=1.
+    /// Close connections inside TLS, which can't be handed over. Their clients have to connect
+    /// again.
     #[arg(long)]
     disconnect: bool,
     /// Print the result as JSON.

@@ -55,7 +55,7 @@ fn resized(volume: &Volume, command: &mut Command) -> (u64, u64) {
 
 /// Makes the device larger, and the cache.
 #[track_caller]
-fn grow(volume: &Volume, mib: u64) {
+pub(crate) fn grow(volume: &Volume, mib: u64) {
     set_device(volume, mib);
     let (before, after) = resized(volume, &mut volume.ask_two(["cache", "grow"]));
     assert!(before < after && after < mib * 256, "{before} blocks, then {after} of {mib} MiB");
@@ -63,7 +63,7 @@ fn grow(volume: &Volume, mib: u64) {
 
 /// Makes the cache smaller, and its device.
 #[track_caller]
-fn shrink(volume: &Volume, mib: u64) {
+pub(crate) fn shrink(volume: &Volume, mib: u64) {
     let (before, after) = resized(volume, &mut shrink_command(volume, mib));
     assert!(after < before && after < mib * 256, "{before} blocks, then {after} of {mib} MiB");
     set_device(volume, mib);

@@ -58,6 +58,14 @@ pub(crate) fn script(volume: &Volume, name: &str, text: &str) -> PathBuf {
     path
 }
 
+/// A program that is killed so many milliseconds after its start.
+pub(crate) fn killed_after(volume: &Volume, wait_ms: u64) -> PathBuf {
+    let (seconds, ms) = (wait_ms / 1000, wait_ms % 1000);
+    let start = "exec 3<&0\n\"$FLASHFRONT\" \"$@\" <&3 & pid=$!\nexec 3<&- 0<&-";
+    let text = format!("{start}\nsleep {seconds}.{ms:03}\nkill -9 $pid\nwait $pid 2>/dev/null");
+    script(volume, "killed", &text)
+}
+
 /// Reads small pieces of what nobody writes until it is over; the longest that a read took.
 fn longest_read(client: &mut Client, over: &AtomicBool) -> Duration {
     let mut longest = Duration::ZERO;
@@ -350,15 +358,7 @@ fn a_new_program_that_is_killed_loses_nothing() {
     for round in 0..24 {
         volume.start();
         let wait = random.below(usual * 3 / 2);
-        let killed = script(
-            &volume,
-            "killed",
-            &format!(
-                "exec 3<&0\n\"$FLASHFRONT\" \"$@\" <&3 & pid=$!\nexec 3<&- 0<&-\nsleep {}.{:03}\nkill -9 $pid\nwait $pid 2>/dev/null",
-                wait / 1000,
-                wait % 1000
-            ),
-        );
+        let killed = killed_after(&volume, wait);
         let mut serves = false;
         upgrade_under_writers(&volume, &records, random.next(), || {
             let told = output(volume.ask("upgrade").arg("--program").arg(&killed));

@@ -5,7 +5,15 @@
 //! With durability "always" the guest must not notice anything. Whole virtual machines do the same
 //! in `cargo x vm reconnect`.
 
-use crate::harness::{Daemon, MIB, Random, Volume, must, output, show};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use vhost::vhost_user::VhostUserFrontend;
+
+use crate::harness::{Daemon, MIB, Random, Volume, must, output};
+use crate::resize::{grow, shrink};
+use crate::upgrade::{killed_after, refused, script, upgraded};
 
 #[expect(dead_code, clippy::unwrap_used, reason = "shared with the tests of the front-end, which use all of it")]
 #[path = "../../../serve/src/frontend/vhost_user_blk/tests/driver.rs"]
@@ -85,40 +93,155 @@ fn a_guest_notices_no_kill_9() {
     verify_origin(&volume, &parts);
 }
 
+/// How much a guest writes beside something else.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Load {
+    /// All heads, one request after the other.
+    Full,
+    /// A single head, with pauses: a cache shrinks only if writers leave it time for that.
+    Low,
+}
+
+/// Writes before `act`, and beside it.
+fn writes_beside<T>(guest: &mut Guest, load: Load, act: impl FnOnce() -> T) -> T {
+    let Guest { machine, wire, parts, random } = guest;
+    let goal = 1 + random.below(400) as usize;
+    let mut answered = 0;
+    while answered < goal {
+        answered += keep_busy(machine, wire, parts, random);
+    }
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::SeqCst) {
+                if load == Load::Low {
+                    thread::sleep(Duration::from_millis(20)); // pacing: the cache has other things to do
+                    finish(machine, parts);
+                    keep_busy(machine, wire, &mut parts[..1], random);
+                } else {
+                    keep_busy(machine, wire, parts, random);
+                }
+            }
+        });
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+        over.store(true, Ordering::SeqCst);
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Writes beside `act`. All of it is then read back by the same connection, where nothing was lost.
+fn stays(guest: &mut Guest, load: Load, when: &str, act: impl FnOnce()) {
+    writes_beside(guest, load, act);
+    let Guest { machine, wire, parts, .. } = guest;
+    finish(machine, parts);
+    verify(machine, wire, parts, when);
+    machine.ask(0, 0, FLUSH, 0, 0, 0);
+    assert_eq!(machine.run(wire, 0, 0), STATUS_DONE, "{when}: a FLUSH owes nothing to the program before");
+    // Also what the program has kept of the negotiation is there: the client is acknowledged.
+    let enabled = wire.frontend.set_vring_enable(0, true);
+    assert!(enabled.is_ok(), "{when}: {enabled:?}");
+}
+
+/// A guest with its connection, which is never made again.
+struct Guest {
+    machine: Machine,
+    wire: Wire,
+    parts: [Part; HEADS as usize],
+    random: Random,
+}
+
+impl Guest {
+    fn connect(volume: &Volume, seed: u64) -> Self {
+        let mut machine = Machine::new();
+        let wire = machine.connect(&volume.place.socket("guest"), usual());
+        Self { machine, wire, parts: [Part::default(); HEADS as usize], random: Random::new(seed) }
+    }
+}
+
 #[test]
-fn a_guest_that_connects_again_notices_no_upgrade() {
+fn a_guest_stays_connected_over_upgrades_and_failed_ones() {
     let seed = seed();
-    let mut random = Random::new(seed);
     let volume = Volume::new(32, 64);
     must(&mut volume.format());
-    let socket = volume.place.socket("guest");
-    let mut machine = Machine::new();
-    let mut parts = [Part::default(); HEADS as usize];
     let daemon = serve(&volume, &[]);
+    let mut guest = Guest::connect(&volume, seed);
+    let dies = script(&volume, "dies", "head -n 1 >/dev/null; kill -9 $$");
+    // This program gets everything, and can't open the cache.
+    let fails = script(&volume, "fails", "exec \"$FLASHFRONT\" \"$@\" --mirror /nowhere");
     for upgrade in 0..UPGRADES {
         let when = format!("seed {seed}, upgrade {upgrade}");
-        let wire = machine.connect(&socket, usual());
-        finish(&mut machine, &mut parts);
-        verify(&mut machine, &wire, &parts, &when);
-        let goal = 1 + random.below(400) as usize;
-        let mut answered = 0;
-        while answered < goal {
-            answered += keep_busy(&mut machine, &wire, &mut parts, &mut random);
-        }
-        let refusal = output(&mut volume.ask("upgrade"));
-        let said = show(&refusal);
-        assert!(refusal.status.code() == Some(1) && said.contains("reconnect=1"), "{when}: {said}");
-        keep_busy(&mut machine, &wire, &mut parts, &mut random);
-        must(volume.ask("upgrade").arg("--disconnect"));
+        stays(&mut guest, Load::Full, &when, || {
+            let report = upgraded(&volume);
+            assert_eq!(report["clients"], 1, "{when}: {report}");
+        });
+        let program = if upgrade % 2 == 0 { &fails } else { &dies };
+        stays(&mut guest, Load::Full, &format!("{when}, failed"), || {
+            let said = refused(&volume, program);
+            assert!(said.contains("nothing was changed"), "{when}: {said}");
+        });
     }
-    let wire = machine.connect(&socket, usual());
-    finish(&mut machine, &mut parts);
-    verify(&mut machine, &wire, &parts, "at the end");
-    machine.ask(0, 0, FLUSH, 0, 0, 0);
-    assert_eq!(machine.run(&wire, 0, 0), STATUS_DONE, "no debt was left");
     volume.drain();
     daemon.stop();
-    verify_origin(&volume, &parts);
+    verify_origin(&volume, &guest.parts);
+}
+
+#[test]
+fn a_guest_stays_connected_while_its_cache_changes() {
+    let seed = seed();
+    let volume = Volume::new(32, 64);
+    must(&mut volume.format());
+    let daemon = serve(&volume, &[]);
+    let mut guest = Guest::connect(&volume, seed);
+    let when = |what: &str| format!("seed {seed}, {what}");
+    for _ in 0..2 {
+        stays(&mut guest, Load::Full, &when("grow"), || grow(&volume, 64));
+        stays(&mut guest, Load::Low, &when("shrink"), || shrink(&volume, 32));
+        stays(&mut guest, Load::Full, &when("detach"), || drop(must(&mut volume.ask_two(["cache", "detach"]))));
+        stays(&mut guest, Load::Full, &when("attach"), || {
+            must(volume.ask_two(["cache", "attach"]).arg(&volume.cache));
+        });
+    }
+    volume.drain();
+    daemon.stop();
+    verify_origin(&volume, &guest.parts);
+}
+
+/// A program that is killed before it was told to serve costs the guest nothing. If it was killed
+/// later, the guest finds its requests at the next daemon.
+#[test]
+fn a_guest_loses_nothing_by_a_new_program_that_is_killed() {
+    let seed = seed();
+    let volume = Volume::new(32, 64);
+    must(&mut volume.format());
+    let options = ["--durability", "always"];
+    let mut daemon = serve(&volume, &options);
+    let mut guest = Guest::connect(&volume, seed);
+    let began = Instant::now();
+    upgraded(&volume);
+    let usual_ms = 1 + began.elapsed().as_millis() as u64;
+    let (mut kept, mut lost) = (0, 0);
+    for round in 0..KILLS {
+        let wait = guest.random.below(usual_ms * 3 / 2);
+        let when = format!("seed {seed}, round {round}, {wait} ms");
+        let killed = killed_after(&volume, wait);
+        let told =
+            writes_beside(&mut guest, Load::Full, || output(volume.ask("upgrade").arg("--program").arg(&killed)));
+        let Guest { machine, wire, parts, .. } = &mut guest;
+        if !told.status.success() && String::from_utf8_lossy(&told.stderr).contains("nothing was changed") {
+            kept += 1;
+        } else {
+            lost += 1;
+            daemon.ended();
+            daemon = serve(&volume, &options);
+            *wire = machine.connect(&volume.place.socket("guest"), usual());
+        }
+        finish(machine, parts);
+        verify(machine, wire, parts, &when);
+    }
+    println!("the old daemon kept its guest {kept} times; {lost} times it had been handed over");
+    volume.drain();
+    daemon.stop();
+    verify_origin(&volume, &guest.parts);
 }
 
 /// The socket of a volume that is gone keeps no upgrade off, and the others stay.
@@ -135,6 +258,8 @@ fn sockets_of_several_volumes_stay_over_an_upgrade() {
         must(volume.ask_two(["volume", "add"]).args(["--name", name, "--origin"]).arg(origin));
     }
     must(volume.ask_two(["volume", "remove"]).arg("gone"));
+    // Guests know the socket by the name that the volume had when the daemon was started.
+    must(volume.ask_two(["volume", "rename"]).args(["home", "house"]));
     must(&mut volume.ask("upgrade"));
     for name in ["data", "home"] {
         let mut machine = Machine::new();

@@ -139,7 +139,7 @@ mod tests {
         let running = config();
         let said = judge(&offer(&running, Some(99)), &running).unwrap();
         assert!(said.contains("format version 99"), "{said}");
-        let offered = Offer { hand_over: 2, ..offer(&running, None) };
-        assert!(judge(&offered, &running).unwrap().contains("version 2"));
+        let offered = Offer { hand_over: HAND_OVER + 1, ..offer(&running, None) };
+        assert!(judge(&offered, &running).unwrap().contains("version 3"));
     }
 }

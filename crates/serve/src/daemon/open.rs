@@ -298,10 +298,11 @@ pub(super) fn listen(
             Listener::VhostUserBlk { path, volume } => {
                 for export in vhost_user_blk_of(volume.as_deref(), path, exports) {
                     let path = Listener::socket_of(path, &export.name);
-                    let socket = parcel.map_or(Ok(None), |parcel| parcel.vhost_user_blk(&path));
-                    let socket = socket.map_err(failed(format!("taking over vhost-user-blk at {}", path.display())))?;
-                    let server = match socket {
-                        Some(socket) => VhostUserBlk::take_over(&path, export.origin, durable, socket)?,
+                    let took = parcel.map_or(Ok(None), |it| VhostUserBlk::take_over(&path, export, durable, it));
+                    let took = took
+                        .map_err(failed(format!("taking over the clients of vhost-user-blk at {}", path.display())))?;
+                    let server = match took {
+                        Some(server) => server,
                         None => VhostUserBlk::bind(&path, export.origin, durable)?,
                     };
                     listening.place(Box::new(server), exports);

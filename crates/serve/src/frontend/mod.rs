@@ -21,6 +21,7 @@ pub(crate) mod ended;
 #[cfg(feature = "fuse")]
 pub mod fuse;
 mod guests;
+mod holding;
 #[cfg(any(feature = "fuse", feature = "ublk"))]
 mod inlet;
 pub mod nbd;

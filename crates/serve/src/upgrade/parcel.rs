@@ -8,7 +8,6 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
 
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
@@ -44,9 +43,9 @@ pub(crate) struct State {
     /// The listeners of NBD with their clients, each as its front-end has written it, in the order
     /// of the configuration.
     pub(crate) listeners: Vec<serde_json::Value>,
-    /// The listening sockets of vhost-user-blk by their paths. Clients connect again by themselves.
+    /// The sockets of vhost-user-blk with their clients, each as its front-end has written it.
     #[serde(default)]
-    pub(crate) vhost_user_blk: Vec<(PathBuf, Descriptor)>,
+    pub(crate) vhost_user_blk: Vec<serde_json::Value>,
     /// The mounts of FUSE with the files that are open, each as its front-end has written it.
     #[serde(default)]
     pub(crate) fuse: Vec<serde_json::Value>,
@@ -72,12 +71,6 @@ impl Parcel {
     /// Returns a copy of a descriptor.
     pub(crate) fn descriptor(&self, place: Descriptor) -> io::Result<OwnedFd> {
         self.descriptors.get(place).ok_or(io::ErrorKind::InvalidData)?.try_clone()
-    }
-
-    /// Returns a copy of the listening socket of vhost-user-blk at this path, if there is one.
-    pub(crate) fn vhost_user_blk(&self, path: &Path) -> io::Result<Option<OwnedFd>> {
-        let place = self.state.vhost_user_blk.iter().find(|(at, _)| at == path);
-        place.map(|(_, place)| self.descriptor(*place)).transpose()
     }
 
     /// Puts bytes in, which `fill` appends.

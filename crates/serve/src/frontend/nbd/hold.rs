@@ -15,10 +15,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use mio::{Interest, Registry, event::Source};
 use serde::{Deserialize, Serialize};
 
+use super::super::holding::Hold;
 use super::super::visit::Visit;
 use super::super::{Core, Export};
 use super::connection::{Connection, Saved};
-use super::holding::Hold;
 use super::listen::Acceptor;
 use super::listener::Nbd;
 use super::options::NbdOptions;

@@ -16,12 +16,12 @@ use flashfront_engine::{RequestError, RequestId, Time};
 use flashfront_nbd_proto::server::Security;
 use mio::{Interest, Registry, event::Event, event::Source};
 
+use super::super::holding::Hold;
 use super::super::piece::PieceId;
 use super::super::visit::Visit;
 use super::super::{Core, Export, Frontend, TokenRange};
 use super::connection::Connection;
 use super::gate::{Accepted, Full};
-use super::holding::Hold;
 use super::limits::UNREAD_BYTES_MAX;
 use super::listen::{Acceptor, BindError, is_about_client};
 use super::options::NbdOptions;

@@ -18,7 +18,6 @@ mod content;
 mod ended;
 mod gate;
 mod hold;
-mod holding;
 mod holdings;
 mod input;
 mod limits;

@@ -6,7 +6,7 @@ use std::io;
 use mio::Registry;
 
 use super::super::Core;
-use super::holding::Hold;
+use super::super::holding::Hold;
 use super::listener::Nbd;
 use super::stream::Stream;
 use super::wait::Wait;

@@ -61,10 +61,6 @@ impl Door {
         self.held = on;
     }
 
-    pub(super) const fn is_held(&self) -> bool {
-        self.held
-    }
-
     /// Leaves the socket's file to another program, which has the socket.
     pub(super) const fn leave(&mut self) {
         if let Some((_, file)) = &mut self.listener {

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 
 use flashfront_device::prefetch;
+use serde::{Deserialize, Serialize};
 use vhost::vhost_user::message::{VhostUserMemoryRegion, VhostUserSingleMemoryRegion};
 use vhost::vhost_user::{Error, Result};
 use vm_memory::{
@@ -18,6 +19,7 @@ use vm_memory::{
 use super::fault::Guard;
 use super::files;
 use super::limits::MEMORY_SLOTS_MAX;
+use crate::upgrade::{Descriptor, Parcel};
 
 /// A file of a client that has `own` bytes already, mapped.
 pub(super) fn map(file: File, offset: u64, bytes: u64, own: u64) -> io::Result<(MmapRegion, Guard)> {
@@ -48,6 +50,16 @@ struct Mapping {
     guard: Guard,
 }
 
+/// A region, on its way to another program.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SavedRegion {
+    file: Descriptor,
+    offset: u64,
+    guest: u64,
+    bytes: u64,
+    user: u64,
+}
+
 /// A client's memory.
 #[derive(Debug, Default)]
 pub(super) struct Guest {
@@ -60,6 +72,28 @@ impl Guest {
     /// The memory, by the guest's addresses.
     pub(super) fn memory(&self) -> &GuestMemoryMmap {
         &self.memory
+    }
+
+    /// Puts the files of all regions into the parcel; returns the rest.
+    pub(super) fn save(&self, parcel: &mut Parcel) -> io::Result<Vec<SavedRegion>> {
+        let save = |place: &Mapping| {
+            let region = self.memory.find_region(GuestAddress(place.guest));
+            let file = region.and_then(GuestMemoryRegion::file_offset).ok_or(io::ErrorKind::NotFound)?;
+            let (file, offset) = (parcel.put(file.file())?, file.start());
+            Ok(SavedRegion { file, offset, guest: place.guest, bytes: place.bytes, user: place.user })
+        };
+        self.mappings.iter().map(save).collect()
+    }
+
+    /// Maps the memory of a guest that another program had.
+    pub(super) fn restore(saved: &[SavedRegion], parcel: &Parcel) -> io::Result<Self> {
+        let mut guest = Self::default();
+        for place in saved {
+            let region = VhostUserMemoryRegion::new(place.guest, place.bytes, place.user, place.offset);
+            let file = File::from(parcel.descriptor(place.file)?);
+            guest.add(&region, file).map_err(io::Error::other)?;
+        }
+        Ok(guest)
     }
 
     /// Adds a region.

@@ -18,13 +18,15 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{Ordering, compiler_fence};
 
+use serde::{Deserialize, Serialize};
 use vhost::vhost_user::message::VhostUserInflight;
 use vhost::vhost_user::{Error, Result};
-use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap, GuestRegionMmap};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap};
 
 use super::fault::Guard;
 use super::guest::map;
 use super::limits::{QUEUE_SIZE_MAX, QUEUES_MAX};
+use crate::upgrade::{Descriptor, Parcel};
 
 /// Fields of a queue's region: features (8), version, entries, the last head that was used, its
 /// used index.
@@ -49,6 +51,16 @@ fn region_bytes(queue_size: u16) -> u64 {
 
 fn all_bytes(inflight: &VhostUserInflight) -> u64 {
     region_bytes(inflight.queue_size) * u64::from(inflight.num_queues) + MARK_BYTES
+}
+
+/// The memory of all queues, on its way to another program.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SavedInflight {
+    file: Descriptor,
+    offset: u64,
+    bytes: u64,
+    queues: u16,
+    queue_size: u16,
 }
 
 /// The memory of all queues.
@@ -80,6 +92,25 @@ impl Inflight {
         let region = GuestRegionMmap::new(region, GuestAddress(0)).ok_or(Error::InvalidParam)?;
         let memory = GuestMemoryMmap::from_regions(vec![region]).map_err(|_| Error::InvalidParam)?;
         Ok(Self { guard, memory, queues: given.num_queues, queue_size: given.queue_size })
+    }
+
+    /// Puts the memory's file into the parcel; returns the rest.
+    pub(super) fn save(&self, parcel: &mut Parcel) -> io::Result<SavedInflight> {
+        let region = self.memory.iter().next();
+        let file = region.and_then(GuestMemoryRegion::file_offset).ok_or(io::ErrorKind::NotFound)?;
+        Ok(SavedInflight {
+            file: parcel.put(file.file())?,
+            offset: file.start(),
+            bytes: region.map_or(0, GuestMemoryRegion::len),
+            queues: self.queues,
+            queue_size: self.queue_size,
+        })
+    }
+
+    /// Maps the memory of a guest that another program had.
+    pub(super) fn restore(saved: &SavedInflight, parcel: &Parcel) -> io::Result<Self> {
+        let given = VhostUserInflight::new(saved.bytes, saved.offset, saved.queues, saved.queue_size);
+        Self::open(&given, File::from(parcel.descriptor(saved.file)?)).map_err(io::Error::other)
     }
 
     pub(super) fn is_hit(&self) -> bool {
@@ -162,6 +193,15 @@ impl Tracker {
         heads.sort_unstable();
         self.counter = heads.last().map_or(0, |(counter, _)| counter.wrapping_add(1));
         heads.into_iter().map(|(_, head)| head).collect()
+    }
+
+    /// The number of the next request.
+    pub(super) const fn counter(&self) -> u64 {
+        self.counter
+    }
+
+    pub(super) const fn set_counter(&mut self, counter: u64) {
+        self.counter = counter;
     }
 
     /// A request is taken.

@@ -14,6 +14,7 @@ use flashfront_device::Share;
 use flashfront_engine::{OriginId, RequestError, RequestId, Time};
 use mio::{Registry, event::Event};
 
+use super::super::holding::Hold;
 use super::super::piece::PieceId;
 use super::super::visit::{self, Visit};
 use super::super::{Core, Export, Frontend, TokenRange, export_of};
@@ -55,10 +56,10 @@ const RETRIES: usize = 16;
 pub struct VhostUserBlk {
     pub(super) door: Door,
     /// The volume's origin.
-    origin: OriginId,
+    pub(super) origin: OriginId,
     /// Tells this daemon from those before it.
-    daemon: u64,
-    durable: bool,
+    pub(super) daemon: u64,
+    pub(super) durable: bool,
     tokens: TokenRange,
     /// When to tell clients again that could not be told.
     tell_at: Option<Time>,
@@ -67,11 +68,12 @@ pub struct VhostUserBlk {
     /// When some of the requests that wait for an origin without buffers are looked at once more.
     retry_at: Option<Time>,
     calls: Calls,
-    closing: Closing,
-    peers: Vec<Option<Peer>>,
+    pub(super) closing: Closing,
+    pub(super) peers: Vec<Option<Peer>>,
     /// Clients without buffers, in the order they asked.
     waiting: VecDeque<usize>,
     pub(super) stopping: bool,
+    pub(super) hold: Hold,
     pace: Pace,
     /// The rings had new requests since the last end of a turn.
     found: bool,
@@ -110,6 +112,7 @@ impl VhostUserBlk {
             peers: (0..CONNECTIONS_MAX).map(|_| None).collect(),
             waiting: VecDeque::new(),
             stopping: false,
+            hold: Hold::default(),
             pace: Pace::default(),
             found: false,
         })
@@ -185,7 +188,7 @@ impl VhostUserBlk {
         let Some(Peer { talk: Some(talk), work, broken, .. }) = &mut self.peers[number] else {
             return false;
         };
-        if self.stopping || broken.is_some() {
+        if self.stopping || self.hold != Hold::No || broken.is_some() {
             return false;
         }
         let mut turn = || {
@@ -203,6 +206,9 @@ impl VhostUserBlk {
     /// Gives up on clients that have said nothing for too long.
     fn watch(&mut self, now: Time) {
         self.silent_at = None;
+        if self.hold != Hold::No {
+            return;
+        }
         for peer in self.peers.iter_mut().flatten() {
             let Some(false) = peer.talk.as_ref().map(|talk| talk.spoke) else { continue };
             let until = *peer.silent_until.get_or_insert(now.plus_ns(SILENT_NS));
@@ -309,7 +315,13 @@ impl Frontend for VhostUserBlk {
         let (Some(first), Some(_)) = (tokens.get(0), tokens.get(self.tokens_max() - 1)) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        self.door.register(registry, first)
+        self.door.register(registry, first)?;
+        for (number, peer) in self.peers.iter().enumerate() {
+            if let Some(Peer { talk: Some(talk), .. }) = peer {
+                talk.register(registry, self.peer_tokens(number))?;
+            }
+        }
+        Ok(())
     }
 
     fn ready(&mut self, event: &Event, registry: &Registry, core: &mut dyn Core) {
@@ -373,6 +385,10 @@ impl Frontend for VhostUserBlk {
     }
 
     fn turn_end(&mut self, now: Time, registry: &Registry, core: &mut dyn Core) -> bool {
+        if self.hold == Hold::Handed {
+            // What a parcel has of the clients must stay as it is.
+            return false;
+        }
         self.accept(registry, core);
         self.door.turn_end(now);
         if std::mem::take(&mut self.found) {
@@ -413,10 +429,11 @@ impl Frontend for VhostUserBlk {
         more |= self.resume_parked(now, core);
         for place in &mut self.peers {
             let Some(peer) = place else { continue };
-            if let (true, 0, Some(talk), false) = (self.stopping, peer.work.in_flight(), &peer.talk, peer.settled) {
+            let leaves = self.stopping || self.hold != Hold::No;
+            if let (true, 0, Some(talk), false) = (leaves, peer.work.in_flight(), &peer.talk, peer.settled) {
                 peer.settled = true;
-                // A debt that can't be made durable stays.
-                more |= peer.work.settle(&mut talk.session(), core).unwrap_or(false);
+                // A debt that can't be made durable stays. Who holds the clients looks again.
+                more |= peer.work.settle(&mut talk.session(), core).unwrap_or(false) || self.hold != Hold::No;
             }
             let over = peer.work.in_flight() == 0 && (peer.talk.is_none() || self.stopping);
             if over {
@@ -428,7 +445,7 @@ impl Frontend for VhostUserBlk {
                 // A stop may wait for that.
                 more = true;
             } else {
-                more |= !self.stopping && peer.talk.as_ref().is_some_and(|talk| talk.more);
+                more |= !leaves && peer.talk.as_ref().is_some_and(|talk| talk.more);
             }
         }
         self.tell_at = self.has_untold().then(|| now.plus_ns(TELL_AGAIN_NS));
@@ -452,16 +469,16 @@ impl Frontend for VhostUserBlk {
         self.peers.iter().flatten().count()
     }
 
-    fn stays(&self, forced: bool) -> Option<String> {
-        self.kept_by(forced)
+    fn stays(&self, _forced: bool) -> Option<String> {
+        None
     }
 
-    fn hold(&mut self, forced: bool, _core: &mut dyn Core) {
-        self.hold_clients(forced);
+    fn hold(&mut self, _forced: bool, _core: &mut dyn Core) {
+        self.hold_clients();
     }
 
     fn held(&self) -> bool {
-        self.door.is_held() && self.idle()
+        self.are_clients_held()
     }
 
     fn release(&mut self) {

@@ -28,8 +28,10 @@ use super::broken::Broken;
 use super::closing::Closing;
 use super::files;
 use super::limits::HEADER_BYTES;
-use super::session::Session;
+use super::session::{SavedSession, Session};
+use super::swap::{hear, swap};
 use super::unflushed::Unflushed;
+use crate::upgrade::{Descriptor, Parcel};
 
 /// Messages read from one client before the others have their turn. A client that sets up a disk
 /// waits for most of the answers anyway.
@@ -64,12 +66,34 @@ pub(super) struct Talk {
 
 impl Talk {
     pub(super) fn new(socket: UnixStream, export: Export, debt: Unflushed, closing: Closing) -> Result<Self, Broken> {
-        let client = rustix::net::sockopt::socket_peercred(&socket).ok();
-        let client = client.and_then(|it| u32::try_from(it.pid.as_raw_nonzero().get()).ok());
-        let session = Session::new(export, debt).map_err(Broken::Message)?.of(client);
-        let session = Arc::new(Mutex::new(session));
+        let session = session_of(&socket, export, debt)?;
         let handler = BackendReqHandler::from_stream(socket.try_clone()?, Arc::clone(&session));
         Ok(Self { handler, session, socket, readable: true, closed: false, spoke: false, more: false, closing })
+    }
+
+    /// Goes on with the conversation of another program. The client's socket is read no sooner than
+    /// [`Self::listen`] is called.
+    pub(super) fn take_over(
+        socket: UnixStream,
+        export: Export,
+        debt: Unflushed,
+        closing: Closing,
+        saved: &SavedSession,
+        parcel: &Parcel,
+    ) -> Result<Self, Broken> {
+        let session = session_of(&socket, export, debt)?;
+        let (client, own) = UnixStream::pair()?;
+        let mut handler = BackendReqHandler::from_stream(own, Arc::clone(&session));
+        hear(&mut handler, &client, saved.said)?;
+        swap(&handler, &socket)?;
+        let talk = Self { handler, session, socket, readable: true, closed: false, spoke: false, more: false, closing };
+        talk.session().restore(saved, parcel)?;
+        Ok(talk)
+    }
+
+    /// Puts the conversation's files into the parcel; returns the rest.
+    pub(super) fn save(&self, parcel: &mut Parcel) -> io::Result<(Descriptor, SavedSession)> {
+        Ok((parcel.put(&self.socket)?, self.session().save(parcel)?))
     }
 
     /// The client's session. Only one thread ever holds it.
@@ -81,7 +105,8 @@ impl Talk {
     pub(super) fn register(&self, registry: &Registry, tokens: TokenRange) -> io::Result<()> {
         let token = tokens.get(0).ok_or(io::ErrorKind::InvalidInput)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
-        registry.register(&mut SourceFd(&self.socket.as_raw_fd()), token, interest)
+        registry.register(&mut SourceFd(&self.socket.as_raw_fd()), token, interest)?;
+        self.watch_kicks(registry, tokens)
     }
 
     /// Reads messages as long as there are any and they may be read, up to a turn's. `quiet`: no
@@ -191,6 +216,14 @@ impl Talk {
         // process holds the socket.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
+}
+
+/// A session without a word so far, of the process at the other end.
+fn session_of(socket: &UnixStream, export: Export, debt: Unflushed) -> Result<Arc<Mutex<Session>>, Broken> {
+    let client = rustix::net::sockopt::socket_peercred(socket).ok();
+    let client = client.and_then(|it| u32::try_from(it.pid.as_raw_nonzero().get()).ok());
+    let session = Session::new(export, debt).map_err(Broken::Message)?.of(client);
+    Ok(Arc::new(Mutex::new(session)))
 }
 
 fn forget(session: &mut Session, registry: &Registry) {

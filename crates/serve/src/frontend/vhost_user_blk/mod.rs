@@ -12,7 +12,7 @@
 //! `ring` and `inflight` are one queue; `chain` and `request` read a request; `jobs` and `work`
 //! carry it out; `payload` copies.
 //! `call` tells the guest, and `unflushed` knows what is not durable.
-//! `hold` gives the socket to another program.
+//! `hold` gives the socket and the clients to another program, whose handlers `swap` makes.
 //!
 //! All of it but closing runs in the pump's thread or a carrier's. `vhost-user-backend` would bring
 //! threads of its own, and its workers would have to hand every request over. Sources:
@@ -46,6 +46,7 @@ mod private;
 mod request;
 mod ring;
 mod session;
+mod swap;
 #[cfg(test)]
 mod tests;
 mod unflushed;

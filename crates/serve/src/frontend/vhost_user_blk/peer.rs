@@ -18,7 +18,8 @@ pub(super) struct Peer {
     pub(super) answers: Vec<(PieceId, Result<(), RequestError>)>,
     /// Why the server is about to hang up on the client.
     pub(super) broken: Option<Broken>,
-    /// The server is about to end, and has made durable what it owed the client.
+    /// The server is about to end or to be handed over, and has made durable what it owed the
+    /// client.
     pub(super) settled: bool,
     /// When the server hangs up on the client, if it has said nothing.
     pub(super) silent_until: Option<Time>,
@@ -29,6 +30,12 @@ impl Peer {
     pub(super) fn new(talk: Talk, work: Work, visit: Visit) -> Self {
         let (talk, answers) = (Some(talk), Vec::new());
         Self { talk, work, answers, broken: None, settled: false, silent_until: None, visit }
+    }
+
+    /// Whether nothing is under way, and nothing is owed.
+    pub(super) fn is_at_border(&self) -> bool {
+        let quiet = self.work.in_flight() == 0 && self.answers.is_empty() && !self.work.has_done();
+        quiet && self.settled && self.talk.is_some() && self.broken.is_none()
     }
 }
 

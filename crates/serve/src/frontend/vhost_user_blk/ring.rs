@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::atomic::Ordering;
 
+use serde::{Deserialize, Serialize};
 use vhost::vhost_user::{Error, Result};
 use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
@@ -20,13 +21,17 @@ use super::guest::Guest;
 use super::inflight::{Inflight, Tracker};
 use super::limits::QUEUE_SIZE_MAX;
 
+mod saved;
+
+pub(super) use saved::SavedRing;
+
 /// An error after which a ring can't go on.
 #[derive(Debug, thiserror::Error)]
 #[error("a ring outside the memory, or with more requests than entries: {0}")]
 pub(super) struct RingError(#[from] virtio_queue::Error);
 
 /// The addresses of descriptor table, used and available ring, as the client calls them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Addresses {
     pub(super) descriptors: u64,
     pub(super) used: u64,

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::{io, mem};
 
+use serde::{Deserialize, Serialize};
 use vhost::vhost_user::message::{
     VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight, VhostUserLog,
     VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig, VhostUserSharedMsg,
@@ -19,20 +20,44 @@ use virtio_bindings::bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 use super::super::Export;
 use super::config_space::{bit, features, space};
 use super::files;
-use super::guest::Guest;
-use super::inflight::Inflight;
+use super::guest::{Guest, SavedRegion};
+use super::inflight::{Inflight, SavedInflight};
 use super::limits::{MEMORY_SLOTS_MAX, QUEUES_MAX};
 use super::private;
-use super::ring::{Addresses, Ring};
+use super::ring::{Addresses, Ring, SavedRing};
 use super::unflushed::Unflushed;
+use crate::upgrade::Parcel;
 
 /// The address of a base that vhost returns for a mapped region; only for postcopy.
 type Bases = Option<Vec<vhost::VhostUserMemoryRegionBase>>;
+
+/// What a client has said of features, as the `vhost` crate must know it. A reset changes none of
+/// it.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Said {
+    /// The client has asked for the features.
+    pub(super) asked: bool,
+    pub(super) features: Option<u64>,
+    pub(super) protocol: Option<u64>,
+}
+
+/// A session between two requests, on its way to another program.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SavedSession {
+    pub(super) said: Said,
+    features: u64,
+    regions: Vec<SavedRegion>,
+    rings: Vec<SavedRing>,
+    inflight: Option<SavedInflight>,
+    /// Writes that were acknowledged are taken for gone: FLUSH fails.
+    lost: bool,
+}
 
 /// The session of one client.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) export: Export,
+    said: Said,
     features: u64,
     pub(super) guest: Guest,
     pub(super) rings: Vec<Ring>,
@@ -48,12 +73,42 @@ impl Session {
     pub(super) fn new(export: Export, debt: Unflushed) -> Result<Self> {
         let rings = (0..QUEUES_MAX).map(|_| Ring::new()).collect::<Result<_>>()?;
         let (guest, retired) = (Guest::default(), Vec::new());
-        Ok(Self { export, features: 0, guest, rings, inflight: None, debt, retired, client: None })
+        let said = Said::default();
+        Ok(Self { export, said, features: 0, guest, rings, inflight: None, debt, retired, client: None })
     }
 
     /// The session of this process.
     pub(super) fn of(self, client: Option<u32>) -> Self {
         Self { client, ..self }
+    }
+
+    /// Puts the session's files into the parcel; returns the rest.
+    pub(super) fn save(&self, parcel: &mut Parcel) -> io::Result<SavedSession> {
+        Ok(SavedSession {
+            said: self.said,
+            features: self.features,
+            regions: self.guest.save(parcel)?,
+            rings: self.rings.iter().map(|ring| ring.save(parcel)).collect::<io::Result<_>>()?,
+            inflight: self.inflight.as_ref().map(|inflight| inflight.save(parcel)).transpose()?,
+            lost: self.debt.is_left(),
+        })
+    }
+
+    /// Goes on with the session of another program. Nothing in the guest's memory is changed.
+    pub(super) fn restore(&mut self, saved: &SavedSession, parcel: &Parcel) -> io::Result<()> {
+        if saved.rings.len() > self.rings.len() {
+            return Err(io::Error::other(format!("{} queues, and there are {QUEUES_MAX}", saved.rings.len())));
+        }
+        (self.said, self.features) = (saved.said, saved.features);
+        self.guest = Guest::restore(&saved.regions, parcel)?;
+        self.inflight = saved.inflight.as_ref().map(|inflight| Inflight::restore(inflight, parcel)).transpose()?;
+        for (index, (ring, saved)) in self.rings.iter_mut().zip(&saved.rings).enumerate() {
+            ring.restore(saved, index, &self.guest, self.inflight.as_ref(), parcel)?;
+        }
+        if saved.lost {
+            self.debt.lose();
+        }
+        Ok(())
     }
 
     /// Refuses memory that the client does not share.
@@ -132,10 +187,12 @@ impl VhostUserBackendReqHandlerMut for Session {
     }
 
     fn get_features(&mut self) -> Result<u64> {
+        self.said.asked = true;
         Ok(features(&self.export) | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits())
     }
 
     fn set_features(&mut self, asked: u64) -> Result<()> {
+        self.said.features = Some(asked);
         let protocol = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
         if asked & !(features(&self.export) | protocol) != 0 {
             return Err(Error::InvalidOperation("features that were not offered"));
@@ -228,6 +285,7 @@ impl VhostUserBackendReqHandlerMut for Session {
     }
 
     fn set_protocol_features(&mut self, asked: u64) -> Result<()> {
+        self.said.protocol = Some(asked);
         if asked & !self.get_protocol_features()?.bits() != 0 {
             return Err(Error::InvalidOperation("protocol features that were not offered"));
         }

@@ -40,6 +40,16 @@ impl Unflushed {
         self.lost
     }
 
+    /// Whether the next program must take something that was acknowledged for gone.
+    pub(super) fn is_left(&self) -> bool {
+        self.lost || self.is_owed()
+    }
+
+    /// Something that was acknowledged is gone.
+    pub(super) const fn lose(&mut self) {
+        self.lost = true;
+    }
+
     /// Whether something that was acknowledged is gone.
     pub(super) fn is_lost(&self) -> bool {
         self.lost

@@ -441,6 +441,9 @@ impl Work {
                 Ask::Flush => debt.pay(job.writes, inflight),
                 _ => {}
             }
+        } else if ring.is_none() {
+            // The guest did not ask for this FLUSH, and its own would not fail for the same again.
+            session.debt().0.lose();
         }
         let written = match job.ask {
             Ask::Read { len, .. } if ended == Status::Done => len + 1,
