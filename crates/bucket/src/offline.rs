@@ -142,9 +142,10 @@ pub fn clone(from: &Place, name: &str, to: &Place) -> Result<(), Error> {
     wish(&writes, &newest, Wanted::Snapshot { name: pin, manifest })?;
     let state = Session::open(from, Mode::ReadAt(manifest), Options::default())?.into_volume();
     let source: Arc<str> = from.prefix().into();
-    let (checkpoint, first) = state.clone_from(&source, random_id(), this_writer());
-    let (map, body) = checkpoint;
-    let body = Arc::new(body);
-    again(|| to.store().put(&to.name(map), &body, false)).map_err(|fault| error(to, fault))?;
+    let (objects, first) = state.clone_from(&source, random_id(), this_writer());
+    for (name, body) in objects {
+        let body = Arc::new(body);
+        again(|| to.store().put(&to.name(name), &body, false)).map_err(|fault| error(to, fault))?;
+    }
     put_first(to, &first)
 }

@@ -21,6 +21,14 @@ pub enum Canary {
     SnapshotForgotten,
     /// What was read is not verified.
     ChecksumIgnored,
+    /// A page of the map is left to the store before the store has it.
+    PageUnsent,
+    /// Changes of a page of the map are forgotten when the page is fetched.
+    ChangesLost,
+    /// A checkpoint ends although pages have changed since it passed them.
+    PageForgotten,
+    /// What is in use is counted twice when a page is fetched.
+    UsesTwice,
 }
 
 #[cfg(feature = "canary")]
@@ -40,6 +48,10 @@ mod planted {
             (Self::FenceIgnored, "fence-ignored"),
             (Self::SnapshotForgotten, "snapshot-forgotten"),
             (Self::ChecksumIgnored, "checksum-ignored"),
+            (Self::PageUnsent, "page-unsent"),
+            (Self::ChangesLost, "changes-lost"),
+            (Self::PageForgotten, "page-forgotten"),
+            (Self::UsesTwice, "uses-twice"),
         ];
     }
 

@@ -20,6 +20,8 @@ mod mode;
 mod name;
 mod opening;
 mod options;
+mod page;
+mod pages;
 mod recent;
 mod root;
 mod table;

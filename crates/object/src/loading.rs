@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The loading of a state that a manifest names. It fetches the root of the checkpoint, the pages
-//! of the map, and the heads of the objects after it. Wishes that were not granted come last.
+//! of the map if they are few, and the heads of the objects after it. Wishes that were not granted come last.
 
 use std::collections::BTreeMap;
 
 use crate::batch::Head;
 use crate::effect::{Answer, Effect, Fault, OpenFault, Token};
 use crate::manifest::{Manifest, TailEntry};
-use crate::map::{Map, PagePlace};
+use crate::map::Map;
 use crate::name::{Key, Name};
+use crate::page::PagePlace;
+use crate::pages;
 use crate::root::Root;
 use crate::table::{Entry, Kind, Table};
 use crate::wire::crc;
 use crate::wish::Wish;
 
-/// Pages with gaps up to this size are fetched by one request.
-const GAP_BYTES: u64 = 64 << 10;
-/// The longest request for pages. All under way are RAM.
-const PAGES_BYTES_MAX: u64 = 2 << 20;
 /// Requests at a time.
 const REQUESTS: usize = 16;
 
@@ -44,6 +42,8 @@ enum Want {
 /// A loading under way.
 #[derive(Debug)]
 pub(crate) struct Loading {
+    /// A larger map stays in the store, and its pages are fetched when somebody needs them.
+    map_bytes_max: usize,
     manifest: Manifest,
     map: Map,
     table: Table,
@@ -64,15 +64,16 @@ impl Loading {
         self.tokens + 1
     }
 
-    pub(crate) fn new(manifest: Manifest, tokens: Token, fx: &mut Vec<Effect>) -> Self {
+    pub(crate) fn new(manifest: Manifest, map_bytes_max: usize, tokens: Token, fx: &mut Vec<Effect>) -> Self {
         let heads = vec![None; manifest.tail.len()];
         let mut waiting: Vec<Want> = (0..heads.len()).map(Want::Head).rev().collect();
         waiting.push(Want::Wish);
         if manifest.checkpoint.is_some() {
             waiting.push(Want::Root);
         }
-        let (map, table, asked) = (Map::default(), Table::default(), BTreeMap::new());
-        let mut loading = Self { manifest, map, table, heads, waiting, asked, wishes_read: false, tokens };
+        let (map, table, asked) = (Map::new(map_bytes_max), Table::default(), BTreeMap::new());
+        let mut loading =
+            Self { map_bytes_max, manifest, map, table, heads, waiting, asked, wishes_read: false, tokens };
         loading.go_on(fx);
         loading
     }
@@ -126,7 +127,7 @@ impl Loading {
                 (Name::Map(checkpoint.stamp).into(), Some(range))
             }
             Want::Pages(pages) => {
-                let (from, to) = span(pages);
+                let (from, to) = pages::span(pages);
                 (self.table.get(pages[0].1.object).key(), Some((from, to - from)))
             }
             Want::Head(nth) => {
@@ -150,16 +151,17 @@ impl Loading {
                 if let Some((number, _)) = root.pages.iter().find(|(_, place)| !self.table.use_of(place.object, 0)) {
                     return Err(wrong(&format!("its root places page {number} in an unknown object")));
                 }
-                self.waiting.extend(parts(root.pages).into_iter().map(Want::Pages));
+                root.pages.iter().for_each(|(number, place)| self.map.note_stored(*number, *place));
+                let bytes: u64 = root.pages.iter().map(|(_, place)| u64::from(place.bytes)).sum();
+                if bytes <= self.map_bytes_max as u64 {
+                    self.table.forget_uses();
+                    self.waiting.extend(pages::requests(root.pages).into_iter().map(Want::Pages));
+                }
             }
             Want::Pages(pages) => {
-                let (from, _) = span(&pages);
-                for (number, place) in pages {
-                    let page = usize::try_from(place.at - from).ok().and_then(|at| bytes.get(at..));
-                    let page = page.and_then(|page| page.get(..place.bytes as usize));
-                    let page = page.filter(|page| crc(&[page]) == place.crc);
-                    let page = page.ok_or_else(|| wrong(&format!("the checksum of page {number} is wrong")))?;
-                    let table = &mut self.table;
+                for (number, place) in &pages {
+                    let page = pages::page_of(&pages, (*number, *place), bytes).map_err(|what| wrong(&what))?;
+                    let (table, number, place) = (&mut self.table, *number, *place);
                     self.map
                         .load(number, place, page, |object, sectors| table.use_of(object, sectors))
                         .map_err(|what| wrong(&what))?;
@@ -200,7 +202,8 @@ impl Loading {
                 }
             }
         }
-        let (map, table) = (std::mem::take(&mut self.map), std::mem::take(&mut self.table));
+        let map = std::mem::replace(&mut self.map, Map::new(0));
+        let table = std::mem::take(&mut self.table);
         Ok(Loaded { manifest: self.manifest.clone(), map, table, tokens: self.tokens() })
     }
 }
@@ -210,29 +213,4 @@ fn name_of(effect: &Effect) -> Name {
         Effect::Get { key, .. } => key.name,
         _ => Name::Manifest(0),
     }
-}
-
-/// First byte of some pages of an object, which are sorted, and the end of the last.
-fn span(pages: &[(u64, PagePlace)]) -> (u64, u64) {
-    let from = pages.first().map_or(0, |(_, place)| place.at);
-    let to = pages.last().map_or(0, |(_, place)| place.at + u64::from(place.bytes));
-    (from, to)
-}
-
-/// Cuts pages into parts that one request each can fetch.
-fn parts(mut pages: Vec<(u64, PagePlace)>) -> Vec<Vec<(u64, PagePlace)>> {
-    pages.sort_by_key(|(_, place)| (place.object, place.at));
-    let mut parts: Vec<Vec<(u64, PagePlace)>> = Vec::new();
-    for page in pages {
-        if let Some(part) = parts.last_mut() {
-            let (from, to) = span(part);
-            let is_near = part[0].1.object == page.1.object && page.1.at <= to + GAP_BYTES;
-            if is_near && page.1.at + u64::from(page.1.bytes) - from <= PAGES_BYTES_MAX {
-                part.push(page);
-                continue;
-            }
-        }
-        parts.push(vec![page]);
-    }
-    parts
 }

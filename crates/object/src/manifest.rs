@@ -7,7 +7,7 @@ use crate::wire::{Put, Take, is_sealed};
 
 /// All versions begin so, with two digits behind, and have length and checksum at these places.
 const KIND: &[u8; 6] = b"FFMANI";
-const VERSION: &[u8; 2] = b"01";
+const VERSION: &[u8; 2] = b"02";
 const LENGTH_AT: usize = 8;
 const CRC_AT: usize = 12;
 const FLAGS_AT: usize = 60;
@@ -289,7 +289,8 @@ mod tests {
         assert!(changed(FLAGS_AT, 0).is_ok(), "no flag is set");
         let foreign = |what: &str| Err(ManifestFault::Foreign(what.to_owned()));
         assert_eq!(changed(FLAGS_AT, 0x28), foreign("flags 0x20"));
-        assert_eq!(changed(7, b'2'), foreign("format version 02"));
+        assert_eq!(changed(7, b'3'), foreign("format version 03"));
+        assert_eq!(changed(7, b'1'), foreign("format version 01"));
         let mut longer = Put(bytes.clone());
         longer.u64(7);
         let len = longer.0.len() as u32;

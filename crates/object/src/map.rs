@@ -1,85 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The map: which extent of which object has the newest content of each sector.
 //!
-//! The map is cut into pages of 16 MiB, which are the unit of checkpoints. Within a page extents
-//! are sorted and don't overlap. What no extent covers reads as zeroes.
+//! The map is cut into pages. What no extent covers reads as zeroes. Pages are in the store, and
+//! some of them are in RAM, too: as many as a limit allows. Extents that the store does not have
+//! come on top of that, until a checkpoint has stored them.
 
 use std::collections::BTreeMap;
 
 use crate::batch::Record;
-use crate::form::FRAME_BYTES_MAX;
-use crate::wire::{Put, SECTOR_BYTES, Take};
-
-/// Sectors of a page.
-pub(crate) const PAGE_SECTORS: u64 = 1 << 15;
-
-const EXTENT_BYTES: usize = 24;
-
-/// A part of the volume, and where its content is stored. Sectors are counted within the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
-    start: u16,
-    /// Sectors - 1.
-    last: u16,
-    /// Number of the object in the table.
-    pub(crate) object: u32,
-    /// Where the stored extent begins in the object's payload.
-    pub(crate) at: u32,
-    /// Bytes of the stored extent.
-    pub(crate) stored: u32,
-    pub(crate) crc: u32,
-    /// Sectors of the stored extent before this part.
-    skip: u16,
-    /// Sectors of the stored extent - 1.
-    whole: u16,
-}
-
-impl Extent {
-    fn from(&self) -> u64 {
-        self.start.into()
-    }
-
-    fn end(&self) -> u64 {
-        self.from() + self.sectors()
-    }
-
-    pub(crate) fn sectors(&self) -> u64 {
-        u64::from(self.last) + 1
-    }
-
-    /// Sectors of the stored extent.
-    pub(crate) fn whole(&self) -> u64 {
-        u64::from(self.whole) + 1
-    }
-
-    pub(crate) fn skip(&self) -> u64 {
-        self.skip.into()
-    }
-
-    /// The part of it that lies in this range of the page.
-    fn cut(&self, from: u64, to: u64) -> Self {
-        let (start, end) = (self.from().max(from), self.end().min(to));
-        let skipped = start - self.from();
-        let narrow = |value: u64| u16::try_from(value).expect("bug: a sector outside its page");
-        Self { start: narrow(start), last: narrow(end - start - 1), skip: narrow(self.skip() + skipped), ..*self }
-    }
-}
-
-/// Where a page was stored last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PagePlace {
-    pub(crate) object: u32,
-    pub(crate) at: u64,
-    pub(crate) bytes: u32,
-    pub(crate) crc: u32,
-}
-
-#[derive(Debug, Default)]
-struct Page {
-    extents: Vec<Extent>,
-    /// Where it is stored as it is; `None` after a change.
-    place: Option<PagePlace>,
-}
+use crate::page::{EXTENT_BYTES, Extent, Freed, PAGE_SECTORS, Page, PagePlace, Weight};
 
 /// A piece of a range: its first sector and length, and the extent with its content; `None`: it
 /// is zeroes.
@@ -97,61 +26,83 @@ impl Piece {
     }
 }
 
-/// What a change has freed.
-pub(crate) trait Freed {
-    /// Tells that some sectors of an object with data are not in use any more.
-    fn sectors(&mut self, object: u32, sectors: u64);
-    /// Tells that a page in a checkpoint is not in use any more.
-    fn page(&mut self, place: PagePlace);
-}
-
 /// The map of a volume.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Map {
     pages: BTreeMap<u64, Page>,
-    extents: usize,
+    weight: Weight,
+    /// Extents that may be in RAM although the store has them.
+    loaded_max: usize,
+    /// Counts what is needed, to know the pages that nobody has needed for long.
+    now: u64,
 }
 
 impl Map {
-    /// Extents in it.
+    /// A map without content. So many bytes of it may be in RAM although the store has them.
+    pub(crate) const fn new(bytes_max: usize) -> Self {
+        let weight = Weight { stored: 0, unstored: 0 };
+        Self { pages: BTreeMap::new(), weight, loaded_max: bytes_max / EXTENT_BYTES, now: 0 }
+    }
+
+    /// Extents in RAM.
     pub(crate) const fn extents(&self) -> usize {
-        self.extents
+        self.weight.stored + self.weight.unstored
+    }
+
+    /// Bytes of the extents that the store does not have.
+    pub(crate) const fn unstored_bytes(&self) -> usize {
+        self.weight.unstored * EXTENT_BYTES
+    }
+
+    /// Notes that a page is in the store.
+    pub(crate) fn note_stored(&mut self, number: u64, place: PagePlace) {
+        self.pages.insert(number, Page::stored(place));
     }
 
     /// Maps the sectors of a record, which has payload, to this object.
     pub(crate) fn put(&mut self, object: u32, record: &Record, freed: &mut impl Freed) {
-        let narrow = |value: u64| u16::try_from(value).expect("bug: an extent crosses pages");
         let at = u32::try_from(record.at).expect("bug: an object has at most 4 GiB");
-        let last = narrow(record.sectors - 1);
-        let extent = Extent {
-            start: narrow(record.start % PAGE_SECTORS),
-            last,
-            object,
-            at,
-            stored: record.stored,
-            crc: record.crc,
-            skip: 0,
-            whole: last,
-        };
-        let page = self.pages.entry(record.start / PAGE_SECTORS).or_default();
-        let before = page.extents.len();
-        page.replace(extent.from(), extent.end(), Some(extent), freed);
-        self.extents = self.extents + page.extents.len() - before;
+        let from = record.start % PAGE_SECTORS;
+        let extent = Extent::new(from, record.sectors, object, at, (record.stored, record.crc));
+        let at_once = self.may_change_at_once();
+        let page = self.pages.entry(record.start / PAGE_SECTORS).or_insert_with(Page::new);
+        let before = page.weight();
+        page.put(from, from + record.sectors, Some(extent), at_once, freed);
+        self.weight = self.weight.changed(before, page.weight());
     }
 
     /// Makes a range zeroes.
     pub(crate) fn zero(&mut self, start: u64, sectors: u64, freed: &mut impl Freed) {
-        let end = start + sectors;
-        let pages = self.pages.range_mut(start / PAGE_SECTORS..end.div_ceil(PAGE_SECTORS));
-        for (number, page) in pages {
+        let (end, at_once) = (start + sectors, self.may_change_at_once());
+        for (number, page) in self.pages.range_mut(start / PAGE_SECTORS..end.div_ceil(PAGE_SECTORS)) {
             let first = number * PAGE_SECTORS;
-            let before = page.extents.len();
-            page.replace(start.max(first) - first, end.min(first + PAGE_SECTORS) - first, None, freed);
-            self.extents = self.extents + page.extents.len() - before;
+            let before = page.weight();
+            page.put(start.max(first) - first, end.min(first + PAGE_SECTORS) - first, None, at_once, freed);
+            self.weight = self.weight.changed(before, page.weight());
         }
     }
 
-    /// Cuts a range into pieces.
+    /// A base that is changed stays in RAM until a checkpoint. So pages are changed at once only
+    /// while few of them are. Then what is freed is known at once, too.
+    const fn may_change_at_once(&self) -> bool {
+        self.weight.unstored < self.loaded_max / 2
+    }
+
+    /// Says which pages must be loaded before a range is cut into pieces.
+    pub(crate) fn missing(&mut self, start: u64, sectors: u64) -> Vec<u64> {
+        let (end, mut missing) = (start + sectors, Vec::new());
+        self.now += 1;
+        for (number, page) in self.pages.range_mut(start / PAGE_SECTORS..end.div_ceil(PAGE_SECTORS)) {
+            let first = number * PAGE_SECTORS;
+            page.use_at(self.now);
+            if !page.knows(start.max(first) - first, end.min(first + PAGE_SECTORS) - first) {
+                missing.push(*number);
+            }
+        }
+        missing
+    }
+
+    /// Cuts a range, of which nothing is missing, into pieces.
     pub(crate) fn pieces(&self, start: u64, sectors: u64) -> Vec<Piece> {
         let end = start + sectors;
         let mut pieces = Vec::new();
@@ -164,10 +115,7 @@ impl Map {
         };
         for (number, page) in self.pages.range(start / PAGE_SECTORS..end.div_ceil(PAGE_SECTORS)) {
             let first = number * PAGE_SECTORS;
-            let (from, to) = (start.max(first) - first, end.min(first + PAGE_SECTORS) - first);
-            let begin = page.extents.partition_point(|it| it.end() <= from);
-            for extent in page.extents[begin..].iter().take_while(|it| it.from() < to) {
-                let part = extent.cut(from, to);
+            for part in page.extents(start.max(first) - first, end.min(first + PAGE_SECTORS) - first) {
                 until(&mut at, first + part.from(), &mut pieces);
                 pieces.push(Piece { start: at, sectors: part.sectors(), extent: Some(part) });
                 at += part.sectors();
@@ -187,43 +135,60 @@ impl Map {
         pieces
     }
 
-    /// Lets pages of these objects be stored anew.
-    pub(crate) fn forget_places(&mut self, is_worn: impl Fn(u32) -> bool, freed: &mut impl Freed) {
-        for page in self.pages.values_mut() {
-            if let Some(place) = page.place.take_if(|place| is_worn(place.object)) {
-                freed.page(place);
-            }
-        }
-    }
-
-    /// Bytes of the pages that the next checkpoint has to store.
+    /// Bytes of the pages that the next checkpoint has to store, about.
     pub(crate) fn changed_bytes(&self) -> u64 {
-        let changed = self.pages.values().filter(|page| page.place.is_none());
-        changed.map(|page| (page.extents.len() * EXTENT_BYTES) as u64).sum()
+        self.pages.values().filter(|page| !page.is_stored()).map(Page::bytes).sum()
     }
 
-    /// Lets all pages be stored anew.
-    pub(crate) fn drop_places(&mut self) {
-        self.pages.values_mut().for_each(|page| page.place = None);
+    /// Returns all extents of a map that is in RAM as a whole, each with its first sector in the
+    /// volume.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u64, Extent)> {
+        self.pages.iter().flat_map(|(number, page)| {
+            page.extents(0, PAGE_SECTORS).into_iter().map(move |it| (number * PAGE_SECTORS + it.from(), it))
+        })
     }
 
-    /// Returns all extents, each with its first sector in the volume.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (u64, &Extent)> {
-        let first = |page: u64, it: &Extent| page * PAGE_SECTORS + it.from();
-        self.pages.iter().flat_map(move |(page, it)| it.extents.iter().map(move |it| (first(*page, it), it)))
+    /// Says whether all pages are in RAM.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.pages.values().all(Page::is_loaded)
     }
 
-    /// Stores all pages that have no place, by `store`, which returns where. Empty pages go.
-    pub(crate) fn store_pages(&mut self, mut store: impl FnMut(Vec<u8>) -> PagePlace) {
-        self.pages.retain(|_, page| !page.extents.is_empty());
-        for page in self.pages.values_mut().filter(|page| page.place.is_none()) {
-            page.place = Some(store(page.encode()));
+    /// The first page from this number on that a checkpoint has to store, and whether its base is
+    /// here. Pages in worn objects are stored once more.
+    pub(crate) fn next_to_store(&self, from: u64, is_worn: impl Fn(u32) -> bool) -> Option<(u64, bool)> {
+        let is_due = |page: &Page| !page.is_stored() || page.place().is_some_and(|place| is_worn(place.object));
+        self.pages.range(from..).find(|(_, page)| is_due(page)).map(|(number, page)| (*number, page.is_loaded()))
+    }
+
+    /// Stores a page, whose base is here, by `store`, which returns where. An empty page goes.
+    pub(crate) fn store(&mut self, number: u64, freed: &mut impl Freed, store: impl FnOnce(Vec<u8>) -> PagePlace) {
+        let Some(page) = self.pages.get_mut(&number) else { return };
+        let before = page.weight();
+        page.merge(freed);
+        if let Some(place) = page.place() {
+            freed.page(place);
+        }
+        if page.is_empty() {
+            self.pages.remove(&number);
+            self.weight = self.weight.changed(before, Weight::default());
+        } else {
+            page.store(store);
+            self.weight = self.weight.changed(before, page.weight());
         }
     }
 
-    /// Tells where all pages are stored: their numbers and places. Changed pages have none.
+    /// Tells where all pages are stored: their numbers and places.
     pub(crate) fn places(&self) -> impl Iterator<Item = (u64, PagePlace)> {
-        self.pages.iter().filter_map(|(number, page)| Some((*number, page.place?)))
+        self.pages.iter().map(|(number, page)| {
+            debug_assert!(page.is_stored(), "bug: a checkpoint without the changes of page {number}");
+            (*number, page.place().expect("bug: a checkpoint without a page"))
+        })
+    }
+
+    /// Where these pages are stored.
+    pub(crate) fn places_of(&self, numbers: &[u64]) -> Vec<(u64, PagePlace)> {
+        let place = |number: &u64| Some((*number, self.pages.get(number)?.place()?));
+        numbers.iter().filter_map(place).collect()
     }
 
     /// Takes a page as it was stored. Says which sectors of which objects it uses.
@@ -232,69 +197,42 @@ impl Map {
         number: u64,
         place: PagePlace,
         bytes: &[u8],
-        mut used: impl FnMut(u32, u64) -> bool,
+        used: impl FnMut(u32, u64) -> bool,
     ) -> Result<(), String> {
-        let page = Page::decode(bytes).ok_or("a page of the map is not sorted, or cut short")?;
-        for extent in &page.extents {
-            if !used(extent.object, extent.sectors()) {
-                return Err(format!("a page of the map uses object {}, which the root does not have", extent.object));
-            }
-        }
-        self.extents += page.extents.len();
-        self.pages.insert(number, Page { place: Some(place), ..page });
+        let Some(page) = self.pages.get_mut(&number) else { return Ok(()) };
+        let before = page.weight();
+        page.use_at(self.now);
+        page.load(place, bytes, used)?;
+        self.weight = self.weight.changed(before, page.weight());
         Ok(())
     }
-}
 
-impl Page {
-    /// Puts an extent, or nothing, in place of a range.
-    fn replace(&mut self, from: u64, to: u64, extent: Option<Extent>, freed: &mut impl Freed) {
-        let begin = self.extents.partition_point(|it| it.end() <= from);
-        let len = self.extents[begin..].partition_point(|it| it.from() < to);
-        let old = &self.extents[begin..begin + len];
-        if old.is_empty() && extent.is_none() {
+    /// Leaves pages to the store that nobody has needed for long, if there are too many in RAM.
+    /// Some must stay: their numbers and places tell.
+    pub(crate) fn evict(&mut self, must_stay: impl Fn(u64, PagePlace) -> bool) {
+        if self.weight.stored <= self.loaded_max {
             return;
         }
-        for it in old {
-            freed.sectors(it.object, it.cut(from, to).sectors());
-        }
-        let left = old.first().filter(|it| it.from() < from).map(|it| it.cut(0, from));
-        let right = old.last().filter(|it| it.end() > to).map(|it| it.cut(to, PAGE_SECTORS));
-        self.extents.splice(begin..begin + len, [left, extent, right].into_iter().flatten());
-        if let Some(place) = self.place.take() {
-            freed.page(place);
-        }
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        let mut put = Put(Vec::with_capacity(self.extents.len() * EXTENT_BYTES));
-        for it in &self.extents {
-            put.u16(it.start).u16(it.last).u32(it.object).u32(it.at).u32(it.stored).u32(it.crc);
-            put.u16(it.skip).u16(it.whole);
-        }
-        put.0
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut take = Take(bytes);
-        let mut extents = Vec::with_capacity(bytes.len() / EXTENT_BYTES);
-        let mut before = 0;
-        while !take.0.is_empty() {
-            let (start, last, object, at) = (take.u16()?, take.u16()?, take.u32()?, take.u32()?);
-            let (stored, crc, skip, whole) = (take.u32()?, take.u32()?, take.u16()?, take.u16()?);
-            let extent = Extent { start, last, object, at, stored, crc, skip, whole };
-            let fits = extent.from() >= before
-                && extent.end() <= PAGE_SECTORS
-                && u32::from(skip) + u32::from(last) <= u32::from(whole)
-                && skip <= start
-                && (1..=(u64::from(whole) + 1) * SECTOR_BYTES + FRAME_BYTES_MAX).contains(&u64::from(stored));
-            if !fits {
-                return None;
+        // Somewhat more goes, so that this look at all pages is rare.
+        let stays = self.loaded_max - self.loaded_max / 8;
+        let may_go =
+            |number: u64, page: &Page| page.is_loaded() && page.place().is_some_and(|place| !must_stay(number, place));
+        let mut oldest: Vec<(u64, u64)> = self
+            .pages
+            .iter()
+            .filter(|(number, page)| may_go(**number, page))
+            .map(|(number, page)| (page.used(), *number))
+            .collect();
+        oldest.sort_unstable();
+        for (_, number) in oldest {
+            if self.weight.stored <= stays {
+                break;
             }
-            before = extent.end();
-            extents.push(extent);
+            let page = self.pages.get_mut(&number).expect("bug: a page that was here a moment ago");
+            let before = page.weight();
+            page.unload();
+            self.weight = self.weight.changed(before, page.weight());
         }
-        Some(Self { extents, place: None })
     }
 }
 

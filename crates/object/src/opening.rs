@@ -286,7 +286,7 @@ impl Opening {
     }
 
     fn load(&mut self, manifest: Manifest, fx: &mut Vec<Effect>) {
-        self.step = Step::Loading(Box::new(Loading::new(manifest, self.tokens, fx)));
+        self.step = Step::Loading(Box::new(Loading::new(manifest, self.options.map_bytes, self.tokens, fx)));
     }
 
     fn volume(&mut self, loaded: Loaded) -> Box<Volume> {

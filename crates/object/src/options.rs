@@ -18,6 +18,10 @@ pub struct Options {
     pub manifests: u64,
     /// Bytes of extents that were read and are kept.
     pub recent_bytes: usize,
+    /// Bytes of the map that may be in RAM although the store has them. A map that is not larger is
+    /// read at the opening; of a larger one pages are read when somebody needs them. What is not
+    /// stored yet comes on top: as much, before a checkpoint is made.
+    pub map_bytes: usize,
     /// What was written between two flushes is in the store as a whole or not at all: manifests
     /// end where a flush was asked for.
     pub whole_flushes: bool,
@@ -36,6 +40,7 @@ impl Default for Options {
             complete: 16,
             manifests: 1000,
             recent_bytes: 16 << 20,
+            map_bytes: usize::MAX,
             whole_flushes: false,
         }
     }

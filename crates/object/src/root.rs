@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::map::{Map, PagePlace};
+use crate::map::Map;
 use crate::name::Stamp;
+use crate::page::PagePlace;
 use crate::table::{Entry, Kind, Retired, Table};
 use crate::wire::{Put, Take};
 
-const OBJECT_BYTES: usize = 40;
+const OBJECT_BYTES: usize = 47;
 const PAGE_BYTES: usize = 28;
 /// An object with data whose extents are stored in frames. A length follows.
 const FRAMED: u8 = 2;
@@ -58,7 +59,7 @@ fn put_entry(put: &mut Put, number: u32, entry: &Entry, sources: &[Arc<str>]) {
         Kind::Map => 1,
     };
     put.u32(number).u8(kind).u16(source).u32(entry.stamp.epoch).u64(entry.stamp.sequence).u32(entry.head);
-    put.u64(entry.bytes).u64(entry.born);
+    put.u64(entry.bytes).u64(entry.born).u64(entry.live);
     if entry.is_framed() {
         put.u64(entry.content);
     }
@@ -70,7 +71,7 @@ impl Root {
         let mut take = Take(bytes);
         let count = take.count(4)?;
         let sources: Vec<Arc<str>> = (0..count).map(|_| take.text().map(Arc::from)).collect::<Option<_>>()?;
-        let count = take.count(OBJECT_BYTES - 1)?;
+        let count = take.count(OBJECT_BYTES)?;
         let entries: BTreeMap<_, _> = (0..count).map(|_| take_entry(&mut take, &sources)).collect::<Option<_>>()?;
         let count = take.count(PAGE_BYTES)?;
         let page = |take: &mut Take<'_>| {
@@ -103,7 +104,7 @@ fn take_entry(take: &mut Take<'_>, sources: &[Arc<str>]) -> Option<(u32, Entry)>
         nth => Some(Arc::clone(sources.get(usize::from(nth) - 1)?)),
     };
     let stamp = Stamp { epoch: take.u32()?, sequence: take.u64()? };
-    let (head, bytes, born) = (take.u32()?, take.u64()?, take.u64()?);
+    let (head, bytes, born, live) = (take.u32()?, take.u64()?, take.u64()?, take.u64()?);
     let content = if is_framed { take.u64().filter(|content| *content > 0)? } else { 0 };
-    Some((number, Entry { kind, source, stamp, head, bytes, born, live: 0, content }))
+    Some((number, Entry { kind, source, stamp, head, bytes, born, live, content }))
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The objects that a volume uses, how much of each is live, and those that wait to be deleted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::map::{Freed, PagePlace};
 use crate::name::{Key, Name, Stamp};
+use crate::page::{Freed, PagePlace};
 use crate::wire::SECTOR_BYTES;
 
 /// The kind of an object.
@@ -90,6 +90,11 @@ impl Table {
         Self { entries, next, retired }
     }
 
+    /// Lets all uses be counted anew.
+    pub(crate) fn forget_uses(&mut self) {
+        self.entries.values_mut().for_each(|entry| entry.live = 0);
+    }
+
     /// Gives an object a number.
     pub(crate) fn add(&mut self, entry: Entry) -> u32 {
         let number = self.next;
@@ -152,7 +157,7 @@ impl Table {
 
     /// Puts the objects of an older state in place of these, which are retired.
     pub(crate) fn roll_back(&mut self, older: &Self) {
-        let keys: Vec<Key> = older.entries.values().filter(|it| it.kind == Kind::Data).map(Entry::key).collect();
+        let keys: BTreeSet<Key> = older.entries.values().map(Entry::key).collect();
         let replaced = std::mem::take(&mut self.entries);
         self.retired.retain(|it| !keys.contains(&it.entry.key()));
         for (_, entry) in replaced {
@@ -161,7 +166,6 @@ impl Table {
             }
         }
         self.entries = older.entries.clone();
-        self.entries.retain(|_, entry| entry.kind == Kind::Data);
         self.next = self.next.max(older.next);
     }
 }

@@ -8,6 +8,7 @@ mod checkpoint;
 mod clone;
 mod collect;
 mod flush;
+mod load;
 mod publish;
 mod read;
 mod remove;
@@ -21,10 +22,10 @@ use crate::effect::{Answer, Effect, Fault, Ticket, Token};
 use crate::form::Keys;
 use crate::loading::Loaded;
 use crate::manifest::Manifest;
-use crate::map::Extent;
 use crate::mode::Writer;
 use crate::name::Name;
 use crate::options::{Options, Unsent, Usage, WriteFault};
+use crate::page::Extent;
 use crate::table::{Entry, Retired};
 use state::{For, State, What};
 
@@ -124,10 +125,15 @@ impl Volume {
         roll_back::roll_back(&mut self.state, older.state, ticket, fx);
     }
 
-    /// Makes the two objects with which a clone begins: a checkpoint, and then the first manifest.
-    /// `source` is the prefix of this volume.
+    /// Makes the objects with which a clone begins, in their order, and then its first manifest.
+    /// `source` is the prefix of this volume, whose whole map must be in RAM.
     #[must_use]
-    pub fn clone_from(mut self, source: &Arc<str>, volume: [u8; 16], writer: Writer) -> ((Name, Vec<u8>), Vec<u8>) {
+    pub fn clone_from(
+        mut self,
+        source: &Arc<str>,
+        volume: [u8; 16],
+        writer: Writer,
+    ) -> (Vec<(Name, Vec<u8>)>, Vec<u8>) {
         clone::clone_from(&mut self.state, source, volume, writer)
     }
 
@@ -135,7 +141,7 @@ impl Volume {
     pub fn done(&mut self, token: Token, answer: Result<Answer, Fault>, fx: &mut Vec<Effect>) {
         let state = &mut self.state;
         let Some((what, effect)) = state.asked.remove(&token) else { return };
-        let changes = !matches!(what, For::Read(..) | For::Collect(..));
+        let changes = !matches!(what, For::Read(..) | For::Pages(..) | For::Collect);
         if changes && state.fenced.is_some() {
             return;
         }
@@ -150,7 +156,8 @@ impl Volume {
             For::Publish => publish::published(state, answer, fx),
             For::Confirm => publish::confirmed(state, answer, fx),
             For::Read(reading, parts) => read::part_read(state, reading, parts, answer, fx),
-            For::Collect(ticket, object) => collect::collected(state, ticket, object, answer, fx),
+            For::Pages(pages) => load::fetched(state, pages, answer, fx),
+            For::Collect => collect::collected(state, answer, fx),
             For::Wish => remove::wish_read(state, answer, fx),
             For::Delete(key) => remove::deleted(state, &key, fx),
         }
@@ -171,7 +178,10 @@ impl Volume {
     /// Whether there is room for more writes. A caller that has them should wait if not.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.state.queue.iter().filter(|it| !it.is_there()).count() <= self.state.options.uploads
+        let queued = self.state.queue.iter().filter(|it| !it.is_there()).count();
+        // A fenced one has room to say so.
+        let has_room = self.state.checkpointing.is_none() && queued <= self.state.options.uploads;
+        has_room || self.state.fenced.is_some()
     }
 
     /// What the store does not have yet.
@@ -187,6 +197,7 @@ impl Volume {
     pub fn is_busy(&self) -> bool {
         !self.state.queue.is_empty()
             || self.state.publishing.is_some()
+            || self.state.checkpointing.is_some()
             || self.state.is_probing
             || self.state.deleting > 0
     }
@@ -215,16 +226,25 @@ impl Volume {
         self.state.table.retired()
     }
 
-    /// Cuts a range into parts with and without content: sectors, and whether there is content.
-    pub fn parts(&self, start: u64, sectors: u64) -> impl Iterator<Item = (u64, bool)> {
-        self.state.map.pieces(start, sectors).into_iter().map(|it| (it.sectors, it.extent.is_some()))
+    /// Cuts a range into parts with and without content: sectors, and whether there may be content.
+    /// What only the store could tell may have some.
+    pub fn parts(&mut self, start: u64, sectors: u64) -> Vec<(u64, bool)> {
+        if !self.state.map.missing(start, sectors).is_empty() {
+            return vec![(sectors, true)];
+        }
+        let pieces = self.state.map.pieces(start, sectors).into_iter();
+        pieces.map(|it| (it.sectors, it.extent.is_some())).collect()
     }
 
     /// The ranges with content, in the order in which objects have them: first sector and sectors.
     /// One request brings many ranges that follow each other.
+    ///
+    /// # Panics
+    /// If not all of the map is in RAM.
     #[must_use]
     pub fn content(&self) -> Vec<(u64, u64)> {
-        let place = |(start, it): (u64, &Extent)| (it.object, it.at, start, it.sectors());
+        assert!(self.state.map.is_whole(), "bug: the content of a volume is asked with a part of its map");
+        let place = |(start, it): (u64, Extent)| (it.object, it.at, start, it.sectors());
         let mut places: Vec<_> = self.state.map.all().map(place).collect();
         places.sort_unstable();
         let mut ranges: Vec<(u64, u64)> = Vec::with_capacity(places.len());

@@ -5,19 +5,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::checkpoint;
+use super::load::Missed;
 use super::state::{State, What};
-use crate::manifest::Manifest;
+use crate::manifest::{CheckpointRef, Manifest};
 use crate::mode::Writer;
 use crate::name::Name;
 
-/// Makes the two objects with which a clone begins: a checkpoint, and then the first manifest.
+/// Makes the objects with which a clone begins, in their order, and then its first manifest.
 /// `source` is the prefix of this volume.
 pub(super) fn clone_from(
     state: &mut State,
     source: &Arc<str>,
     volume: [u8; 16],
     writer: Writer,
-) -> ((Name, Vec<u8>), Vec<u8>) {
+) -> (Vec<(Name, Vec<u8>)>, Vec<u8>) {
     let sectors = state.manifest.sectors;
     state.table.belong_to(source);
     let Manifest { form, single_writer, .. } = state.manifest;
@@ -25,11 +26,17 @@ pub(super) fn clone_from(
         Manifest { form, single_writer, ..Manifest::first(volume, writer.id, sectors, writer.now, &writer.host) };
     (state.next, state.sequence, state.wants_checkpoint) = (1, 0, true);
     state.asked = BTreeMap::new();
-    checkpoint::checkpoint_now(state);
-    let upload = state.queue.pop_front().expect("bug: a checkpoint that was wanted is queued");
-    let What::Map(mut checkpoint) = upload.what else { unreachable!("bug: the queue begins with the checkpoint") };
-    checkpoint.since = 1;
-    state.manifest.checkpoint = Some(checkpoint);
-    state.manifest.sequence = upload.stamp.sequence;
-    ((Name::Map(upload.stamp), upload.body.to_vec()), state.manifest.encode())
+    // All of it is handed over at once.
+    state.options.uploads = usize::MAX;
+    checkpoint::go_on(state, &Missed::new(), &mut Vec::new());
+    let mut objects = Vec::new();
+    for upload in state.queue.drain(..) {
+        state.manifest.sequence = upload.stamp.sequence;
+        if let What::Map(checkpoint) = upload.what {
+            state.manifest.checkpoint = Some(CheckpointRef { since: 1, ..checkpoint });
+        }
+        objects.push((Name::Map(upload.stamp), Arc::unwrap_or_clone(upload.body)));
+    }
+    assert!(state.manifest.checkpoint.is_some(), "bug: the whole map is here, so its checkpoint has no wait");
+    (objects, state.manifest.encode())
 }

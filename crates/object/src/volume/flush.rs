@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flushes, checkpoints and the end of a writer: what makes the store have what was written.
 
-use super::publish;
-use super::state::{Flush, State};
-use super::write;
+use super::state::{Flush, State, What};
+use super::{checkpoint, publish, write};
 use crate::effect::{Effect, Ticket, Told, Trouble};
 
 /// Writes a checkpoint soon.
 pub(super) fn checkpoint(state: &mut State, fx: &mut Vec<Effect>) {
-    state.wants_checkpoint = true;
+    if has_more(state) {
+        want_checkpoint(state);
+    }
     write::seal(state, fx);
 }
 
@@ -31,8 +32,25 @@ pub(super) fn publish(state: &mut State, ticket: Ticket, fx: &mut Vec<Effect>) {
 /// Writes a checkpoint and a last manifest, which says that no writer has the volume open.
 pub(super) fn close(state: &mut State, ticket: Ticket, fx: &mut Vec<Effect>) {
     state.is_closing = true;
-    state.wants_checkpoint |= !state.manifest.tail.is_empty() || !state.queue.is_empty() || state.open.is_some();
+    // Nobody would wait for a second one behind one that is on its way.
+    if has_more(state) && !checkpoint::has_root_queued(state) {
+        want_checkpoint(state);
+    }
     publish(state, ticket, fx);
+}
+
+/// Has flushes from now on wait for a checkpoint.
+pub(super) fn want_checkpoint(state: &mut State) {
+    // What is written now is in the one that is being made.
+    state.wants_checkpoint |= state.checkpointing.is_none();
+    state.is_checkpoint_awaited = true;
+}
+
+/// Whether a checkpoint would hold more than the last one, which may be on its way.
+fn has_more(state: &State) -> bool {
+    let mut later = state.queue.iter().rev().take_while(|it| !matches!(it.what, What::Map(_)));
+    let is_tail_new = !state.manifest.tail.is_empty() && !checkpoint::has_root_queued(state);
+    state.open.is_some() || is_tail_new || later.any(|it| it.what == What::Data)
 }
 
 fn flush_after(state: &mut State, ticket: Ticket, after: u64, is_border: bool, fx: &mut Vec<Effect>) {
@@ -45,7 +63,12 @@ fn flush_after(state: &mut State, ticket: Ticket, after: u64, is_border: bool, f
         return;
     }
     write::seal(state, fx);
-    state.flushes.push_back(Flush { ticket, upto: state.popped + state.queue.len() as u64, after, is_border });
+    // A root that is on its way needs a manifest first.
+    let upto = match state.is_checkpoint_awaited && !checkpoint::has_root_queued(state) {
+        true => u64::MAX,
+        false => state.popped + state.queue.len() as u64,
+    };
+    state.flushes.push_back(Flush { ticket, upto, after, is_border });
     publish::tell_flushed(state, fx);
     publish::go_on(state, fx);
 }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::load::{self, Missed};
 use super::state::{For, Publishing, Stage, State, What};
 use super::{checkpoint, remove};
 use crate::canary::{Canary, planted};
@@ -49,7 +50,7 @@ fn upload(state: &mut State, nth: usize, fx: &mut Vec<Effect>) {
     let upload = &state.queue[nth];
     let name = match upload.what {
         What::Data => Name::Data(upload.stamp),
-        What::Map(_) => Name::Map(upload.stamp),
+        What::Pages | What::Map(_) => Name::Map(upload.stamp),
     };
     let (body, position) = (Arc::clone(&upload.body), state.popped + nth as u64);
     let put = |token| Effect::Put { token, name, body, create: false, attempt: 0 };
@@ -63,6 +64,8 @@ pub(super) fn uploaded(state: &mut State, position: u64, fx: &mut Vec<Effect>) {
         upload.stage = Stage::There;
         upload.body = Arc::default();
     }
+    checkpoint::go_on(state, &Missed::new(), fx);
+    load::evict(state);
     go_on(state, fx);
 }
 
@@ -73,12 +76,13 @@ fn create(state: &mut State, run: usize, fx: &mut Vec<Effect>) {
     manifest.is_open = !state.is_closing || state.flushes.iter().any(|it| it.upto > reach);
     manifest.kept = manifest.kept.max(state.next.saturating_sub(state.options.complete));
     for upload in state.queue.iter().take(run) {
-        manifest.sequence = upload.stamp.sequence;
+        manifest.sequence = manifest.sequence.max(upload.stamp.sequence);
         match upload.what {
             What::Data => {
                 let (stamp, head, bytes, born) = (upload.stamp, upload.head, upload.bytes, upload.born);
                 manifest.tail.push(TailEntry { stamp, head, bytes, born });
             }
+            What::Pages => {}
             What::Map(mut checkpoint) => {
                 checkpoint.since = manifest.number;
                 manifest.checkpoint = Some(checkpoint);
@@ -145,7 +149,7 @@ fn adopt(state: &mut State, fx: &mut Vec<Effect>) {
     let (wishes, snapshots) = (state.manifest.wishes, std::mem::take(&mut state.manifest.snapshots));
     state.manifest = Manifest { wishes, snapshots, ..manifest };
     tell_flushed(state, fx);
-    checkpoint::checkpoint_now(state);
+    checkpoint::go_on(state, &Missed::new(), fx);
     remove::remove(state, fx);
     go_on(state, fx);
 }

@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use super::state::{For, Part, Reading, State};
+use super::load::{self, Missed};
+use super::state::{For, Parked, Part, Reading, State};
 use crate::canary::{Canary, planted};
 use crate::effect::{Answer, Effect, Fault, Ticket, Told, Trouble};
 use crate::name::Name;
@@ -28,6 +29,13 @@ pub(super) fn read(state: &mut State, ticket: Ticket, ranges: Vec<(u64, u64)>, f
 }
 
 fn begin_read(state: &mut State, mut reading: Reading, fx: &mut Vec<Effect>) {
+    let pages: Vec<u64> =
+        reading.ranges.iter().flat_map(|(start, sectors)| state.map.missing(*start, *sectors)).collect();
+    if !pages.is_empty() {
+        load::fetch(state, &pages, fx);
+        state.parked.push(Parked { reading, pages });
+        return;
+    }
     let mut parts: Vec<Part> = Vec::new();
     let mut to = 0;
     let pieces = reading.ranges.iter().flat_map(|(start, sectors)| state.map.pieces(*start, *sectors));
@@ -90,7 +98,28 @@ pub(super) fn part_read(
     reading.left -= 1;
     if reading.left > 0 {
         state.readings.insert(number, reading);
-    } else if reading.wrong.is_some() && reading.retries < RETRIES_MAX && state.fenced.is_none() {
+    } else {
+        end(state, reading, fx);
+    }
+}
+
+/// Goes on with the reads that waited for pages.
+pub(super) fn go_on(state: &mut State, missed: &Missed, fx: &mut Vec<Effect>) {
+    for Parked { mut reading, pages } in std::mem::take(&mut state.parked) {
+        if let Some((_, wrong)) = missed.iter().find(|(number, _)| pages.contains(number)) {
+            reading.wrong = Some(wrong.clone());
+            end(state, reading, fx);
+        } else if pages.iter().any(|number| state.fetching.contains(number)) {
+            state.parked.push(Parked { reading, pages });
+        } else {
+            begin_read(state, reading, fx);
+        }
+    }
+}
+
+/// Ends a read, or begins it anew if something was wrong.
+fn end(state: &mut State, mut reading: Reading, fx: &mut Vec<Effect>) {
+    if reading.wrong.is_some() && reading.retries < RETRIES_MAX && state.fenced.is_none() {
         // Its objects may have been moved meanwhile, or the bytes were harmed on their way.
         reading.retries += 1;
         reading.wrong = None;

@@ -16,10 +16,8 @@ pub(super) fn roll_back(state: &mut State, older: State, ticket: Ticket, fx: &mu
     assert_eq!(state.manifest.volume, older.manifest.volume, "bug: rolled back to another volume");
     state.map = older.map;
     state.table.roll_back(&older.table);
-    // Its pages are in checkpoints that are retired.
-    state.map.drop_places();
     state.manifest.sectors = older.manifest.sectors;
     state.recent = Recent::new(state.options.recent_bytes);
-    state.wants_checkpoint = true;
+    flush::want_checkpoint(state);
     flush::publish(state, ticket, fx);
 }

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an open volume knows. The files beside this one change it, each by a verb.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Head};
 use crate::effect::{Effect, Ticket, Token, Trouble};
 use crate::form::{Former, Keys};
 use crate::loading::Loaded;
 use crate::manifest::{CheckpointRef, Manifest};
-use crate::map::{Extent, Map, Piece};
+use crate::map::{Map, Piece};
 use crate::mode::Writer;
 use crate::name::{Key, Stamp};
 use crate::options::Options;
+use crate::page::{Extent, PagePlace};
 use crate::recent::Recent;
 use crate::table::Table;
+use crate::wire::Put;
 
 /// A sealed object on its way.
 #[derive(Debug)]
@@ -42,6 +44,9 @@ impl Upload {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Data,
+    /// Pages of a checkpoint whose root comes later.
+    Pages,
+    /// The root of a checkpoint, behind the last pages.
     Map(CheckpointRef),
 }
 
@@ -63,8 +68,10 @@ pub(super) enum For {
     Confirm,
     /// Stored extents of a read.
     Read(u64, Vec<Part>),
+    /// Pages of the map, which lie beside each other.
+    Pages(Vec<(u64, PagePlace)>),
     /// A whole object, to be moved.
-    Collect(Ticket, u32),
+    Collect,
     /// The next wish.
     Wish,
     /// An object that is deleted.
@@ -75,7 +82,7 @@ pub(super) enum For {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flush {
     pub(super) ticket: Ticket,
-    /// Sealed objects before it.
+    /// Sealed objects before it; `u64::MAX`: those before the end of the checkpoint under way.
     pub(super) upto: u64,
     /// A manifest after this one is wanted, even if nothing is new.
     pub(super) after: u64,
@@ -105,6 +112,45 @@ pub(super) struct Reading {
     pub(super) retries: u32,
     /// What went wrong with one of them.
     pub(super) wrong: Option<Trouble>,
+}
+
+/// A read that waits for pages of the map.
+#[derive(Debug)]
+pub(super) struct Parked {
+    pub(super) reading: Reading,
+    pub(super) pages: Vec<u64>,
+}
+
+/// An object whose live extents are being moved.
+#[derive(Debug)]
+pub(super) struct Collecting {
+    pub(super) ticket: Ticket,
+    /// Number of the object in the table.
+    pub(super) object: u32,
+    pub(super) fetched: Option<(Head, Vec<u8>)>,
+    /// Records of its head that are done with.
+    pub(super) done: usize,
+    /// Bytes that were moved.
+    pub(super) moved: u64,
+    /// Pages of the map that it waits for.
+    pub(super) pages: Vec<u64>,
+}
+
+/// A checkpoint that is being made.
+#[derive(Debug, Default)]
+pub(super) struct Checkpointing {
+    /// Objects whose pages are stored once more, so that these objects can go.
+    pub(super) worn: Vec<u32>,
+    /// The page that is looked at next.
+    pub(super) at: u64,
+    /// The object with the pages that were stored last, and its bytes.
+    pub(super) object: Option<u32>,
+    pub(super) body: Put,
+    /// Objects before this one are queued.
+    pub(super) has_queued: bool,
+    /// Pages that it waits for.
+    pub(super) pages: Vec<u64>,
+    pub(super) retries: u32,
 }
 
 /// A piece of a read that the store has.
@@ -140,11 +186,19 @@ pub(super) struct State {
     pub(super) publishing: Option<Publishing>,
     pub(super) flushes: VecDeque<Flush>,
     pub(super) wants_checkpoint: bool,
+    pub(super) checkpointing: Option<Checkpointing>,
+    /// Flushes wait for the checkpoint that is wanted or being made.
+    pub(super) is_checkpoint_awaited: bool,
     pub(super) is_closing: bool,
     pub(super) readings: BTreeMap<u64, Reading>,
+    /// Reads that wait for pages.
+    pub(super) parked: Vec<Parked>,
+    /// Pages that are on their way.
+    pub(super) fetching: BTreeSet<u64>,
     pub(super) recent: Recent,
-    /// An object that is being moved.
-    pub(super) collecting: Option<u32>,
+    pub(super) collecting: Option<Collecting>,
+    /// Objects from which all was moved. The books learn of it at the next checkpoint.
+    pub(super) moved: BTreeSet<u32>,
     /// The next wish is being looked for.
     pub(super) is_probing: bool,
     pub(super) deleting: usize,
@@ -175,10 +229,15 @@ impl State {
             publishing: None,
             flushes: VecDeque::new(),
             wants_checkpoint: false,
+            checkpointing: None,
+            is_checkpoint_awaited: false,
             is_closing: false,
             readings: BTreeMap::new(),
+            parked: Vec::new(),
+            fetching: BTreeSet::new(),
             recent: Recent::new(options.recent_bytes),
             collecting: None,
+            moved: BTreeSet::new(),
             is_probing: false,
             deleting: 0,
             own: VecDeque::new(),

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::load::Missed;
 use super::state::{Stage, State, Upload, What};
 use super::{checkpoint, publish};
 use crate::batch::EXTENT_SECTORS_MAX;
@@ -99,8 +100,16 @@ fn begin_batch(state: &mut State) -> u32 {
     object
 }
 
-/// Makes the batch an object.
+/// Makes the batch an object, and a checkpoint after it if one is due.
 pub(super) fn seal(state: &mut State, fx: &mut Vec<Effect>) {
+    seal_batch(state);
+    state.wants_checkpoint |= is_checkpoint_due(state);
+    checkpoint::go_on(state, &Missed::new(), fx);
+    publish::go_on(state, fx);
+}
+
+/// Makes the batch an object.
+pub(super) fn seal_batch(state: &mut State) {
     if let Some((object, stamp, born)) = state.open.take() {
         let (body, head) =
             std::mem::take(&mut state.batch).seal(&state.manifest.volume, stamp, !state.former.is_plain());
@@ -109,13 +118,17 @@ pub(super) fn seal(state: &mut State, fx: &mut Vec<Effect>) {
         let (what, bytes, body, stage) = (What::Data, body.len() as u64, Arc::new(body), Stage::Waiting);
         state.queue.push_back(Upload { what, object, stamp, born, head, body, bytes, stage });
     }
-    state.wants_checkpoint |= is_checkpoint_due(state);
-    checkpoint::checkpoint_now(state);
-    publish::go_on(state, fx);
 }
 
 /// Whether the objects after the last checkpoint are worth the next one.
 fn is_checkpoint_due(state: &State) -> bool {
+    // What a checkpoint on its way has is in the tail until a manifest names it.
+    if state.checkpointing.is_some() || checkpoint::has_root_queued(state) {
+        return false;
+    }
+    if state.map.unstored_bytes() > state.options.map_bytes {
+        return true;
+    }
     let data = state.queue.iter().filter(|it| it.what == What::Data).map(|it| it.bytes);
     let tail = state.manifest.tail.len() + data.clone().count();
     let Options { tail: few, tail_max: many, .. } = state.options;

@@ -2,6 +2,8 @@
 //! Random lives: each read says what the array says; what the bucket alone gives is the array of
 //! the last flush, or a later one.
 
+use std::collections::BTreeSet;
+
 use flashfront_object::{Form, Keys, Kind, Mode, Told, Trouble, Volume, WriteFault};
 
 use crate::store::{SECTORS, Store, form, random};
@@ -13,9 +15,11 @@ fn live_of_data(volume: &Volume) -> u64 {
 
 #[test]
 fn a_volume_reads_as_an_array_and_is_found_again_as_it_was_flushed() {
-    for seed in 0..12 {
+    for seed in 0..15 {
         let mut state = seed;
         let mut store = Store::in_form(form(seed));
+        store.options.map_bytes = [usize::MAX, 0, 1000][seed as usize % 3];
+        let is_whole = seed % 3 == 0;
         let mut volume = store.writer(1);
         let mut array = vec![0u8; (SECTORS * 512) as usize];
         let mut fx = Vec::new();
@@ -41,8 +45,10 @@ fn a_volume_reads_as_an_array_and_is_found_again_as_it_was_flushed() {
                     store.flush(&mut volume).unwrap();
                     let mut alone = store.open(Mode::Read).unwrap();
                     assert!(store.read(&mut alone, 0, SECTORS) == array, "seed {seed}, step {step}: the bucket alone");
-                    assert!(store.read_content(&mut alone) == array, "seed {seed}, step {step}: by objects");
-                    assert_eq!(live_of_data(&alone), live_of_data(&volume));
+                    if is_whole {
+                        assert!(store.read_content(&mut alone) == array, "seed {seed}, step {step}: by objects");
+                        assert_eq!(live_of_data(&alone), live_of_data(&volume));
+                    }
                 }
                 13 => volume.checkpoint(&mut fx),
                 14 => volume.collect(11, 60, &mut fx),
@@ -55,8 +61,21 @@ fn a_volume_reads_as_an_array_and_is_found_again_as_it_was_flushed() {
             store.carry(&mut volume, &mut fx);
         }
         assert!(store.read(&mut volume, 0, SECTORS) == array, "seed {seed}");
-        // A part of it is not in the store yet.
-        assert!(store.read_content(&mut volume) == array, "seed {seed}");
+        if is_whole {
+            // A part of it is not in the store yet.
+            assert!(store.read_content(&mut volume) == array, "seed {seed}");
+        }
+        // After a checkpoint the books of all tell the same. One on its way needs a manifest before.
+        store.flush(&mut volume).unwrap();
+        volume.close(8, &mut fx);
+        store.carry(&mut volume, &mut fx);
+        store.options.map_bytes = usize::MAX;
+        let mut alone = store.open(Mode::Read).unwrap();
+        assert!(store.read_content(&mut alone) == array, "seed {seed}");
+        let books = |volume: &Volume| -> BTreeSet<_> { volume.objects().map(|it| (it.key(), it.live)).collect() };
+        let (kept, counted) = (books(&volume), books(&alone));
+        let differ: Vec<_> = kept.symmetric_difference(&counted).map(|it| (it, kept.contains(it))).collect();
+        assert!(differ.is_empty(), "seed {seed}: by the books (true), and by the map (false): {differ:?}");
     }
 }
 
@@ -165,15 +184,16 @@ fn small_flushes_of_a_large_map_make_few_checkpoints() {
     volume.checkpoint(&mut fx);
     store.carry(&mut volume, &mut fx);
     store.flush(&mut volume).unwrap();
-    let (before, flushes) = (store.maps, 100);
+    let (mut checkpoints, flushes) = (0, 100);
     for nth in 0..flushes {
         volume.write(random(&mut state, blocks) * 8, &[nth as u8; 4096], &mut fx).unwrap();
         store.carry(&mut volume, &mut fx);
+        let before = volume.manifest().tail.len();
         store.flush(&mut volume).unwrap();
         assert!(volume.manifest().tail.len() <= 20, "an opening has a bound");
+        checkpoints += usize::from(volume.manifest().tail.len() <= before);
     }
-    let maps = store.maps - before;
-    assert!((1..=flushes / 20 + 1).contains(&maps), "{maps} checkpoints in {flushes} flushes");
+    assert!((1..=flushes / 20 + 1).contains(&checkpoints), "{checkpoints} checkpoints in {flushes} flushes");
     let mut other = store.open(Mode::Read).unwrap();
     assert_eq!(store.read(&mut other, 0, 4096), store.read(&mut volume, 0, 4096));
 }

@@ -32,7 +32,7 @@ fn a_torn_manifest_is_passed_over() {
     volume.write(0, &[1; 512], &mut fx).unwrap();
     store.flush(&mut volume).unwrap();
     let next = volume.manifest().number + 1;
-    store.objects.insert(Name::Manifest(next), b"FFMANI01".to_vec());
+    store.objects.insert(Name::Manifest(next), b"FFMANI02".to_vec());
     volume.write(0, &[2; 512], &mut fx).unwrap();
     store.flush(&mut volume).unwrap();
     assert_eq!(volume.manifest().number, next + 1);
@@ -76,7 +76,7 @@ fn newer_version(manifest: &Manifest) -> Vec<u8> {
 
 #[test]
 fn an_empty_bucket_has_no_volume() {
-    assert_eq!(Store::default().open(Mode::Read).unwrap_err(), OpenFault::NoVolume);
+    assert_eq!(Store::empty().open(Mode::Read).unwrap_err(), OpenFault::NoVolume);
 }
 
 /// Several requests are under way when the first one finds its object absent. The answers to the

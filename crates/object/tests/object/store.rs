@@ -18,14 +18,15 @@ pub(crate) const SMALL: Options = Options {
     complete: 2,
     manifests: 50,
     recent_bytes: 512 << 10,
+    map_bytes: usize::MAX,
     whole_flushes: false,
 };
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Store {
     pub(crate) objects: BTreeMap<Name, Vec<u8>>,
-    /// Checkpoints that were stored.
-    pub(crate) maps: usize,
+    /// How volumes are opened.
+    pub(crate) options: Options,
 }
 
 pub(crate) type Tickets = BTreeMap<Ticket, Result<Told, Trouble>>;
@@ -39,13 +40,16 @@ impl Store {
     pub(crate) fn in_form(form: Form) -> Self {
         let mut manifest = Manifest::first([1; 16], [0; 16], SECTORS, 0, "");
         manifest.form = form;
-        Self { objects: [(Name::Manifest(1), manifest.encode())].into(), maps: 0 }
+        Self { objects: [(Name::Manifest(1), manifest.encode())].into(), ..Self::empty() }
+    }
+
+    pub(crate) const fn empty() -> Self {
+        Self { objects: BTreeMap::new(), options: SMALL }
     }
 
     pub(crate) fn answer(&mut self, effect: &Effect) -> Option<(u64, Result<Answer, Fault>)> {
         Some(match effect {
             Effect::Put { token, name, body, create, .. } => {
-                self.maps += usize::from(matches!(name, Name::Map(_)));
                 let taken = *create && self.objects.contains_key(name);
                 if !taken {
                     self.objects.insert(*name, body.to_vec());
@@ -73,7 +77,7 @@ impl Store {
 
     pub(crate) fn open(&mut self, mode: Mode) -> Result<Volume, OpenFault> {
         let mut fx = Vec::new();
-        let mut opening = Opening::new(mode, SMALL, &mut fx);
+        let mut opening = Opening::new(mode, self.options, &mut fx);
         let mut todo = VecDeque::from(fx);
         while let Some(effect) = todo.pop_front() {
             let (token, answer) = self.answer(&effect).expect("an opening tells nobody");

@@ -7,9 +7,9 @@ use flashfront_object::SECTOR_BYTES;
 pub(super) const BLOCKS: usize = 96;
 /// Sectors of a block.
 pub(super) const BLOCK_SECTORS: u64 = 8;
-/// Blocks lie in groups, far apart, so that the map has several pages.
+/// Blocks lie in groups, far apart, so that each has a page of the map.
 const GROUP: usize = 16;
-const GROUP_SECTORS: u64 = 14_000;
+const GROUP_SECTORS: u64 = 40_000;
 /// Sectors of the volume.
 pub(super) const SECTORS: u64 = (BLOCKS / GROUP) as u64 * GROUP_SECTORS;
 

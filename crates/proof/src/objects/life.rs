@@ -4,10 +4,10 @@
 
 mod acts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use flashfront_device::Rng;
-use flashfront_object::{Answer, Effect, Fault, Form, Manifest, Mode, Name, Opening, Options};
+use flashfront_object::{Answer, Effect, Fault, Form, Key, Manifest, Mode, Name, Opening, Options, Volume};
 
 use super::content::{BLOCK_SECTORS, BLOCKS, Change, Content, SECTORS, sector};
 use super::store::{Fate, Rates, Store, attempt_of, test_keys, token_of};
@@ -92,6 +92,8 @@ pub(super) fn run(seed: u64) -> Lived {
         complete: 1 + rng.below(4),
         manifests: 20 + rng.below(20),
         recent_bytes: rng.below(2) as usize * (256 << 10),
+        // Nothing of the map, some extents, or all of it.
+        map_bytes: [0, 300, 1500, usize::MAX][Rng::new(seed ^ 0x68).below(4) as usize],
         whole_flushes: Rng::new(seed ^ 0x66).below(2) == 0,
     };
     let mut store = Store::default();
@@ -190,8 +192,10 @@ impl Life {
         let list_lacks = self.rng.below(self.rates.list_lacks + 1);
         self.lived.deleted += u64::from(matches!(effect, Effect::Delete { .. }));
         let mut answer = self.store.carry_out(effect, is_torn, list_lacks);
+        // Openings take harmed bytes for damage.
+        let is_open = self.writers[writer].volume.is_some();
         let is_data = matches!(effect, Effect::Get { key, range: Some((at, _)), .. }
-            if *at > 0 && matches!(key.name, Name::Data(_)));
+            if *at > 0 && (matches!(key.name, Name::Data(_)) || is_open && matches!(key.name, Name::Map(_))));
         if is_data
             && let Ok(Answer::Bytes(bytes)) = &mut answer
             && self.rng.below(1000) < self.rates.flipped
@@ -360,6 +364,26 @@ impl Life {
         self.send(last, fx);
         self.live();
         assert!(self.writers[last].waited.is_empty(), "a read waits for ever");
+        self.compare_books(last);
+    }
+
+    /// After the end of a writer its books tell of each object what the map tells: how much is in use.
+    fn compare_books(&mut self, last: usize) {
+        let mut fx = Vec::new();
+        let ticket = 2_000_000;
+        let writer = &mut self.writers[last];
+        writer.waited.insert(ticket, Waited::Flush(writer.changes.len()));
+        writer.volume.as_mut().expect("the last writer has the volume").close(ticket, &mut fx);
+        self.send(last, fx);
+        self.live();
+        assert!(self.writers[last].waited.is_empty(), "an end waits for ever");
+        let books =
+            |volume: &Volume| -> BTreeSet<(Key, u64)> { volume.objects().map(|it| (it.key(), it.live)).collect() };
+        let alone = self.store.open(Mode::Read).expect("the bucket alone has the volume");
+        let volume = self.writers[last].volume.as_ref().expect("the last writer has the volume");
+        let (kept, counted) = (books(volume), books(&alone));
+        let differ: Vec<_> = kept.symmetric_difference(&counted).map(|it| (it, kept.contains(it))).collect();
+        assert!(differ.is_empty(), "by the books of the last writer (true), and by the map (false): {differ:?}");
     }
 }
 

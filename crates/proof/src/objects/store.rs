@@ -128,7 +128,8 @@ impl Store {
         Ok(content)
     }
 
-    fn open(&mut self, mode: Mode) -> Result<Box<Volume>, OpenFault> {
+    /// Opens the volume with all of its map, as it is now.
+    pub(super) fn open(&mut self, mode: Mode) -> Result<Box<Volume>, OpenFault> {
         let mut fx = Vec::new();
         let mut opening = Opening::new(mode, Options::default(), &mut fx);
         let mut opened = None;

@@ -153,7 +153,7 @@ impl Session {
                     bytes: sectors * SECTOR_BYTES,
                     flags: if is_data { 0 } else { u64::from(state::HOLE | state::ZERO) },
                 };
-                let extents: Vec<Extent> = self.volume.parts(start, sectors).map(extent).collect();
+                let extents: Vec<Extent> = self.volume.parts(start, sectors).into_iter().map(extent).collect();
                 let outcome = task.note_extents(&extents).map(|()| wish.bytes as u32);
                 self.advance(task, outcome);
             }
