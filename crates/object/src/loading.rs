@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The loading of a state that a manifest names. It fetches the root of the checkpoint, the pages
-//! of the map if they are few, and the heads of the objects after it. Wishes that were not granted come last.
+//! of the map if they are few, and the heads of the objects after it. Wishes that were not granted
+//! come last.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A page of the map: 16 MiB of the volume, and the unit of checkpoints.
 //!
-//! A page has a base, as a checkpoint stored it, and the changes that came after it. The base may be
-//! in the store alone: changes don't need it. They are put into the base when somebody has it.
+//! A page has a base, as a checkpoint stored it, and the changes that came after it. The base may
+//! be in the store alone: changes don't need it. They are put into the base when somebody has it.
 
 use crate::canary::{Canary, planted};
 use crate::form::FRAME_BYTES_MAX;
@@ -36,8 +36,8 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// An extent that is stored as a whole: its first sector in the page, its sectors, and where its
-    /// bytes are.
+    /// An extent that is stored as a whole: its first sector in the page, its sectors, and where
+    /// its bytes are.
     pub(crate) fn new(start: u64, sectors: u64, object: u32, at: u32, (stored, crc): (u32, u32)) -> Self {
         let last = narrow(sectors - 1);
         Self { start: narrow(start), last, object, at, stored, crc, skip: 0, whole: last }

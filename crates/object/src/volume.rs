@@ -13,6 +13,7 @@ mod publish;
 mod read;
 mod remove;
 mod roll_back;
+mod seal;
 mod state;
 mod write;
 
@@ -156,7 +157,14 @@ impl Volume {
             For::Publish => publish::published(state, answer, fx),
             For::Confirm => publish::confirmed(state, answer, fx),
             For::Read(reading, parts) => read::part_read(state, reading, parts, answer, fx),
-            For::Pages(pages) => load::fetched(state, pages, answer, fx),
+            For::Pages(pages) => {
+                let missed = load::fetched(state, &pages, &answer);
+                read::go_on(state, &missed, fx);
+                collect::go_on(state, &missed, fx);
+                checkpoint::go_on(state, &missed, fx);
+                publish::go_on(state, fx);
+                load::evict(state);
+            }
             For::Collect => collect::collected(state, answer, fx),
             For::Wish => remove::wish_read(state, answer, fx),
             For::Delete(key) => remove::deleted(state, &key, fx),

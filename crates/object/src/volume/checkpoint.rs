@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::load::{self, Missed};
+use super::seal::seal_batch;
 use super::state::{Checkpointing, Flush, Stage, State, Upload, What};
-use super::write;
 use crate::canary::{Canary, planted};
 use crate::effect::Effect;
 use crate::manifest::CheckpointRef;
@@ -148,7 +148,7 @@ fn queue_pages(state: &mut State, work: &mut Checkpointing) {
 
 /// Sends the root off, behind the last pages.
 fn finish(state: &mut State, mut work: Checkpointing) {
-    write::seal_batch(state);
+    seal_batch(state);
     let object = object_of(state, &mut work);
     let root_at = work.body.0.len();
     let stamp = number(state, object, root_at);

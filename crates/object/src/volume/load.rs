@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pages of the map are fetched when somebody needs them. Reads, collection and checkpoints wait.
+//! Pages of the map are fetched when somebody needs them, and leave RAM when nobody does.
 
 use std::collections::BTreeSet;
 
 use super::state::{For, State};
-use super::{checkpoint, collect, publish, read};
 use crate::canary::{Canary, planted};
 use crate::effect::{Answer, Effect, Fault, Trouble};
 use crate::name::Name;
@@ -26,25 +25,16 @@ pub(super) fn fetch(state: &mut State, numbers: &[u64], fx: &mut Vec<Effect>) {
     }
 }
 
-/// Takes pages. What waited for them goes on.
-pub(super) fn fetched(
-    state: &mut State,
-    pages: Vec<(u64, PagePlace)>,
-    answer: Result<Answer, Fault>,
-    fx: &mut Vec<Effect>,
-) {
+/// Takes pages; tells which could not be had.
+pub(super) fn fetched(state: &mut State, pages: &[(u64, PagePlace)], answer: &Result<Answer, Fault>) -> Missed {
     let mut missed = Missed::new();
-    for page in &pages {
+    for page in pages {
         state.fetching.remove(&page.0);
-        if let Err(trouble) = take(state, &pages, *page, &answer) {
+        if let Err(trouble) = take(state, pages, *page, answer) {
             missed.push((page.0, trouble));
         }
     }
-    read::go_on(state, &missed, fx);
-    collect::go_on(state, &missed, fx);
-    checkpoint::go_on(state, &missed, fx);
-    publish::go_on(state, fx);
-    evict(state);
+    missed
 }
 
 fn take(

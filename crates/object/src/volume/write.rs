@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes: into the batch, which becomes an object.
 
-use std::sync::Arc;
-
 use super::load::Missed;
-use super::state::{Stage, State, Upload, What};
+use super::seal::seal_batch;
+use super::state::{State, What};
 use super::{checkpoint, publish};
 use crate::batch::EXTENT_SECTORS_MAX;
 use crate::effect::Effect;
@@ -106,18 +105,6 @@ pub(super) fn seal(state: &mut State, fx: &mut Vec<Effect>) {
     state.wants_checkpoint |= is_checkpoint_due(state);
     checkpoint::go_on(state, &Missed::new(), fx);
     publish::go_on(state, fx);
-}
-
-/// Makes the batch an object.
-pub(super) fn seal_batch(state: &mut State) {
-    if let Some((object, stamp, born)) = state.open.take() {
-        let (body, head) =
-            std::mem::take(&mut state.batch).seal(&state.manifest.volume, stamp, !state.former.is_plain());
-        let entry = state.table.get_mut(object);
-        (entry.head, entry.bytes) = (head, body.len() as u64);
-        let (what, bytes, body, stage) = (What::Data, body.len() as u64, Arc::new(body), Stage::Waiting);
-        state.queue.push_back(Upload { what, object, stamp, born, head, body, bytes, stage });
-    }
 }
 
 /// Whether the objects after the last checkpoint are worth the next one.

@@ -65,7 +65,8 @@ fn a_volume_reads_as_an_array_and_is_found_again_as_it_was_flushed() {
             // A part of it is not in the store yet.
             assert!(store.read_content(&mut volume) == array, "seed {seed}");
         }
-        // After a checkpoint the books of all tell the same. One on its way needs a manifest before.
+        // After a checkpoint the books of all tell the same. One on its way needs a manifest
+        // before.
         store.flush(&mut volume).unwrap();
         volume.close(8, &mut fx);
         store.carry(&mut volume, &mut fx);

@@ -367,7 +367,8 @@ impl Life {
         self.compare_books(last);
     }
 
-    /// After the end of a writer its books tell of each object what the map tells: how much is in use.
+    /// After the end of a writer its books tell of each object what the map tells: how much is in
+    /// use.
     fn compare_books(&mut self, last: usize) {
         let mut fx = Vec::new();
         let ticket = 2_000_000;
