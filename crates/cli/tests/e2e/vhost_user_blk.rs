@@ -244,6 +244,25 @@ fn a_guest_loses_nothing_by_a_new_program_that_is_killed() {
     verify_origin(&volume, &guest.parts);
 }
 
+/// A volume may be made writable while a guest believes that its disk is read-only.
+#[test]
+fn a_guest_that_took_its_disk_for_read_only_stays_connected() {
+    const READ_ONLY: u64 = 1 << 5;
+    let volume = Volume::new(32, 64);
+    must(&mut volume.format());
+    let daemon = serve(&volume, &[]);
+    must(volume.ask_two(["volume", "set"]).args(["data", "--read-only"]));
+    let mut machine = Machine::new();
+    let wire = machine.connect(&volume.place.socket("guest"), usual() | READ_ONLY);
+    must(volume.ask_two(["volume", "set"]).args(["data", "--writable"]));
+    assert_eq!(upgraded(&volume)["clients"], 1);
+    machine.ask(0, 0, READ, 0, DATA, 4096);
+    assert_eq!(machine.run(&wire, 0, 0), STATUS_DONE);
+    machine.ask(0, 1, STORE, 0, DATA, 4096);
+    assert_ne!(machine.run(&wire, 0, 1), STATUS_DONE, "its disk is what it was told");
+    daemon.stop();
+}
+
 /// The socket of a volume that is gone keeps no upgrade off, and the others stay.
 #[test]
 fn sockets_of_several_volumes_stay_over_an_upgrade() {

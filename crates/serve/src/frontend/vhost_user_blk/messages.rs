@@ -22,10 +22,12 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::RecvFlags;
 use vhost::vhost_user::BackendReqHandler;
 use vhost::vhost_user::message::{FrontendReq, MAX_MSG_SIZE};
+use virtio_bindings::bindings::virtio_blk::VIRTIO_BLK_F_RO;
 
 use super::super::{Export, TokenRange};
 use super::broken::Broken;
 use super::closing::Closing;
+use super::config_space::bit;
 use super::files;
 use super::limits::HEADER_BYTES;
 use super::session::{SavedSession, Session};
@@ -81,6 +83,9 @@ impl Talk {
         saved: &SavedSession,
         parcel: &Parcel,
     ) -> Result<Self, Broken> {
+        // A guest whose disk is read-only hears nothing else until it connects again.
+        let read_only = saved.said.features.unwrap_or(0) & bit(VIRTIO_BLK_F_RO) != 0;
+        let export = Export { read_only: export.read_only || read_only, ..export };
         let session = session_of(&socket, export, debt)?;
         let (client, own) = UnixStream::pair()?;
         let mut handler = BackendReqHandler::from_stream(own, Arc::clone(&session));
