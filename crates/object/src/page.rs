@@ -102,7 +102,7 @@ pub(crate) trait Freed {
     fn page(&mut self, place: PagePlace);
 }
 
-/// Nobody counts.
+/// For callers that count nothing.
 impl Freed for () {
     fn sectors(&mut self, _: u32, _: u64) {}
     fn page(&mut self, _: PagePlace) {}

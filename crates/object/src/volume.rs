@@ -187,7 +187,7 @@ impl Volume {
     #[must_use]
     pub fn has_room(&self) -> bool {
         let queued = self.state.queue.iter().filter(|it| !it.is_there()).count();
-        // A fenced one has room to say so.
+        // A fenced volume has room: it refuses the next write, and says why.
         let has_room = self.state.checkpointing.is_none() && queued <= self.state.options.uploads;
         has_room || self.state.fenced.is_some()
     }
@@ -235,7 +235,7 @@ impl Volume {
     }
 
     /// Cuts a range into parts with and without content: sectors, and whether there may be content.
-    /// What only the store could tell may have some.
+    /// A range whose page of the map is not in RAM may have some.
     pub fn parts(&mut self, start: u64, sectors: u64) -> Vec<(u64, bool)> {
         if !self.state.map.missing(start, sectors).is_empty() {
             return vec![(sectors, true)];

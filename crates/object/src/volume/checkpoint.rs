@@ -93,7 +93,7 @@ fn store_pages(state: &mut State, work: &mut Checkpointing, fx: &mut Vec<Effect>
                 work.pages = pages_from(state, work, number);
                 load::fetch(state, &work.pages, fx);
             }
-            // Those before may have changed meanwhile.
+            // Pages before this place may have changed meanwhile.
             None if work.at > 0 && !planted(Canary::PageForgotten) => work.at = 0,
             None => return true,
         }

@@ -26,7 +26,7 @@ pub(super) fn clone_from(
         Manifest { form, single_writer, ..Manifest::first(volume, writer.id, sectors, writer.now, &writer.host) };
     (state.next, state.sequence, state.wants_checkpoint) = (1, 0, true);
     state.asked = BTreeMap::new();
-    // All of it is handed over at once.
+    // The whole checkpoint is handed over at once.
     state.options.uploads = usize::MAX;
     checkpoint::go_on(state, &Missed::new(), &mut Vec::new());
     let mut objects = Vec::new();

@@ -40,7 +40,7 @@ pub(super) fn collect(state: &mut State, ticket: Ticket, live_percent: u64, fx: 
 pub(super) fn collected(state: &mut State, answer: Result<Answer, Fault>, fx: &mut Vec<Effect>) {
     let Some(mut work) = state.collecting.take() else { return };
     match state.table.try_get(work.object).filter(|it| it.live > 0) {
-        // It was retired meanwhile.
+        // The object was retired meanwhile.
         None => end(&work, Ok(()), fx),
         Some(entry) => match parse(entry, state.manifest.volume, answer) {
             Ok(fetched) => {

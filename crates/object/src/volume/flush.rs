@@ -32,7 +32,7 @@ pub(super) fn publish(state: &mut State, ticket: Ticket, fx: &mut Vec<Effect>) {
 /// Writes a checkpoint and a last manifest, which says that no writer has the volume open.
 pub(super) fn close(state: &mut State, ticket: Ticket, fx: &mut Vec<Effect>) {
     state.is_closing = true;
-    // Nobody would wait for a second one behind one that is on its way.
+    // No flush would wait for a second checkpoint behind one that is on its way.
     if has_more(state) && !checkpoint::has_root_queued(state) {
         want_checkpoint(state);
     }
@@ -41,7 +41,7 @@ pub(super) fn close(state: &mut State, ticket: Ticket, fx: &mut Vec<Effect>) {
 
 /// Has flushes from now on wait for a checkpoint.
 pub(super) fn want_checkpoint(state: &mut State) {
-    // What is written now is in the one that is being made.
+    // The checkpoint that is being made takes what is written now, too.
     state.wants_checkpoint |= state.checkpointing.is_none();
     state.is_checkpoint_awaited = true;
 }
