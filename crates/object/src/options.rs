@@ -20,7 +20,7 @@ pub struct Options {
     pub recent_bytes: usize,
     /// Bytes of the map that may be in RAM although the store has them. A map that is not larger is
     /// read at the opening; of a larger one pages are read when somebody needs them. What is not
-    /// stored yet comes on top: as much, before a checkpoint is made.
+    /// stored yet comes on top: about as much, before a checkpoint is made.
     pub map_bytes: usize,
     /// What was written between two flushes is in the store as a whole or not at all: manifests
     /// end where a flush was asked for.

@@ -245,7 +245,7 @@ impl Volume {
     }
 
     /// The ranges with content, in the order in which objects have them: first sector and sectors.
-    /// One request brings many ranges that follow each other.
+    /// Many ranges that follow each other come by one request.
     ///
     /// # Panics
     /// If not all of the map is in RAM.

@@ -38,7 +38,7 @@ const RECENT_BYTES: usize = 8 << 20;
 /// Uploads at a time. Three of 8 MiB fill 100 MB/s, also 100 ms away. Each is RAM.
 const UPLOADS: usize = 3;
 /// Bytes of the map that are kept in RAM: a million extents. A larger map is not read at the start.
-/// As much on top is what the store does not have yet, at most.
+/// About as much on top, at most, is what the store does not have yet.
 const MAP_BYTES: usize = 24 << 20;
 /// The unit of volumes, where their size allows it: smaller extents would fill the map.
 const BLOCK_BYTES: u64 = 4096;

@@ -3,5 +3,6 @@
 
 mod array;
 mod fence;
+mod pages;
 mod snapshots;
 mod store;
