@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The coordinator: what belongs to no lane. What it holds; its acts are elsewhere.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use slab::Slab;
@@ -88,6 +89,8 @@ pub(crate) struct Coordinator {
     life: Life,
     /// Clients are about to leave ([`Control::LetClientsGo`]).
     pub(crate) clients_leave: bool,
+    /// Lanes that were told to close, and how much they had taken when they answered.
+    pub(crate) closing: BTreeMap<usize, Option<u64>>,
     pub(crate) lanes_replayed: usize,
     pub(crate) lanes_open: usize,
     pub(crate) commits_replayed: u64,
@@ -118,6 +121,7 @@ impl Coordinator {
             until_drained: Vec::new(),
             clients_leave: false,
             life: Life::Opening,
+            closing: BTreeMap::new(),
             lanes_replayed: 0,
             lanes_open: 0,
             commits_replayed: 0,

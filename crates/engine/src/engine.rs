@@ -175,7 +175,7 @@ impl Engine {
     fn begin(&mut self, now: Time, mem: &mut dyn Memory, out: &mut Effects) {
         self.coordinator.begun = true;
         let mut cx = Cx { now, mem, out, facts: &self.facts, delta: &mut self.delta };
-        self.lanes.each(&mut cx, begin_recovery);
+        self.lanes.begin(&mut cx, begin_recovery);
     }
 
     /// Lets everything move that can after what was taken, or because the time of

@@ -36,6 +36,7 @@ use crate::organ::neighbours::Neighbours;
 use crate::organ::piece::{Piece, PieceKind};
 use crate::organ::places::Places;
 use crate::organ::ram_front::RamFront;
+use crate::organ::seen::Rest;
 use crate::organ::segment::Segment;
 use crate::organ::store::Store;
 use crate::organ::trouble::Trouble;
@@ -399,9 +400,13 @@ impl Lane {
         has_piece(&self.pieces, flat, |kind| !matches!(kind, PieceKind::Read | PieceKind::Write))
     }
 
-    /// Whether nothing of this lane is in flight.
-    pub(crate) fn idle(&self) -> bool {
-        self.ios.is_empty() && self.pieces.is_empty() && self.runs.is_empty()
+    /// What of the lane is at rest.
+    pub(crate) fn rest(&self) -> Rest {
+        Rest {
+            idle: self.ios.is_empty() && self.pieces.is_empty() && self.runs.is_empty(),
+            log_quiet: self.log.quiet(),
+            no_checkpoint: self.checkpoint.resting(),
+        }
     }
 
     /// Memory of the lane's tables.

@@ -69,9 +69,7 @@ impl Lanes {
             None => self.lanes[lane].receive(down, cx),
             Some(mail) => {
                 let lost = cx.facts.planted(Canary::MessageLost) && mail.draw(100) == 0;
-                if !lost {
-                    mail.send(lane, down);
-                }
+                mail.send(lane, (!lost).then_some(down));
             }
         }
     }
@@ -94,7 +92,7 @@ impl Lanes {
     pub(crate) fn send_piece(&mut self, lane: usize, piece: Piece, cx: &Cx<'_>) {
         match &mut self.mail {
             None => self.lanes[lane].take(piece, cx),
-            Some(mail) => mail.send(lane, Down::Piece(piece)),
+            Some(mail) => mail.send(lane, Some(Down::Piece(piece))),
         }
     }
 
@@ -116,6 +114,14 @@ impl Lanes {
         self.lanes.iter_mut().for_each(|lane| step(lane, cx));
     }
 
+    /// Lets each lane begin, which none of them may skip.
+    pub(crate) fn begin(&mut self, cx: &mut Cx<'_>, step: impl Fn(&mut Lane, &mut Cx<'_>)) {
+        for lane in 0..self.lanes.len() {
+            step(&mut self.lanes[lane], cx);
+            self.collect(lane, cx);
+        }
+    }
+
     /// Lets each lane take a step of its own, or not yet. While messages are on their way a lane's
     /// thread may be slower than others.
     #[cold]
@@ -134,16 +140,13 @@ impl Lanes {
         let Some(mail) = &mut self.mail else { return };
         let seen = Look::Now(&self.lanes[lane]).show(cx);
         let lost = cx.facts.planted(Canary::ShownLost) && mail.draw(100) == 0;
-        mail.show(lane, seen, lost);
-        if !cx.delta.is_silent() {
-            let mut told = cx.delta.take_told();
-            if cx.facts.planted(Canary::MessageDoubled) && mail.draw(100) == 0 {
-                let again = told.first().and_then(again);
-                told.extend(again);
-            }
-            mail.told(lane, told.drain(..));
-            cx.delta.give_back_room(told);
+        let mut told = cx.delta.take_told();
+        if cx.facts.planted(Canary::MessageDoubled) && !told.is_empty() && mail.draw(100) == 0 {
+            let again = told.first().and_then(again);
+            told.extend(again);
         }
+        mail.take_step(lane, seen, told.drain(..), lost);
+        cx.delta.give_back_room(told);
     }
 
     /// Whether a seed chooses the order of messages.
@@ -154,6 +157,11 @@ impl Lanes {
     /// Whether messages are on their way.
     pub(crate) fn has_mail(&self) -> bool {
         self.mail.as_ref().is_some_and(|mail| !mail.is_empty())
+    }
+
+    /// Whether each lane knows all that it was told, and the coordinator all that lanes have told.
+    pub(crate) fn know_all(&self, cx: &Cx<'_>) -> bool {
+        self.mail.as_ref().is_none_or(|mail| mail.counts_agree() || cx.facts.planted(Canary::RestEarly))
     }
 
     /// Whether messages are on their way, and the seed says that all of them are late.

@@ -12,7 +12,7 @@ use crate::lane::Lane;
 use crate::organ::down::FlushWish;
 use crate::organ::eras::Wanted;
 use crate::organ::index::Flat;
-use crate::organ::seen::LaneSeen;
+use crate::organ::seen::{LaneSeen, Rest};
 
 /// A look at a lane.
 #[derive(Clone, Copy)]
@@ -47,19 +47,20 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Whether nothing of the lane is in flight.
-    pub(crate) fn is_idle(self) -> bool {
-        self.lane().idle()
+    /// What of the lane is at rest.
+    pub(crate) fn rest(self) -> Rest {
+        match self {
+            Self::Now(lane) => lane.rest(),
+            Self::Seen(seen, _) => seen.rest,
+        }
     }
 
-    /// Whether all that was appended to the log is durable.
-    pub(crate) fn is_log_quiet(self) -> bool {
-        self.lane().log.quiet()
-    }
-
-    /// Whether no checkpoint is under way.
-    pub(crate) fn has_no_checkpoint(self) -> bool {
-        self.lane().checkpoint.resting()
+    /// How many messages and ends of I/Os the lane has taken, where that is counted.
+    pub(crate) fn taken(self) -> Option<u64> {
+        match self {
+            Self::Now(_) => None,
+            Self::Seen(seen, _) => Some(seen.counts.heard + seen.counts.ended),
+        }
     }
 
     /// Whether the log takes no more at this moment.

@@ -3,7 +3,7 @@
 
 use crate::cx::Cx;
 use crate::look::Look;
-use crate::organ::seen::{LaneSeen, Pressure};
+use crate::organ::seen::{Counts, LaneSeen, Pressure};
 
 impl Look<'_> {
     /// What the lane shows now.
@@ -17,6 +17,12 @@ impl Look<'_> {
             versions: self.awaits_versions(cx),
             clean: lane.awaiting_clean.iter().map(origin_of).collect(),
         };
-        LaneSeen { wish: lane.flush_wish(), filled: lane.filled(), pressure }
+        LaneSeen {
+            wish: lane.flush_wish(),
+            filled: lane.filled(),
+            pressure,
+            rest: lane.rest(),
+            counts: Counts::default(),
+        }
     }
 }

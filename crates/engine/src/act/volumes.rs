@@ -173,7 +173,7 @@ pub(crate) fn volumes_step(coordinator: &mut Coordinator, lanes: &mut Lanes, tur
         add(coordinator, lanes, turn);
     }
     // A message that is on its way may be about a volume that goes.
-    if lanes.has_mail() {
+    if !lanes.know_all(&turn.cx()) {
         return;
     }
     for mut leaving in core::mem::take(&mut coordinator.volumes.leaving) {

@@ -10,16 +10,15 @@ use crate::cx::{Cx, Turn};
 use crate::fact::event::Event;
 use crate::fact::io::{DeviceError, RequestError};
 use crate::fact::types::Destage;
-use crate::lane::Lane;
 use crate::lanes::Lanes;
-use crate::look::Look;
 use crate::organ::down::Down;
 use crate::organ::origin::OriginDelta;
 use crate::organ::room::Outlook;
+use crate::organ::up::Up;
 
 /// The steps of life: open, drained, stopped.
 pub(super) fn live(coordinator: &mut Coordinator, lanes: &mut Lanes, turn: &mut Turn<'_>) {
-    if lanes.has_mail() {
+    if !lanes.know_all(&turn.cx()) {
         return;
     }
     match coordinator.life() {
@@ -64,7 +63,7 @@ pub(super) fn live(coordinator: &mut Coordinator, lanes: &mut Lanes, turn: &mut 
 /// Serves, if all lanes are open.
 fn end_opening(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     // As at the end: a checkpoint that waits for a failed device waits for ever.
-    let over = cx.cache_failed() || lanes.looks().all(Look::has_no_checkpoint);
+    let over = cx.cache_failed() || lanes.looks().all(|lane| lane.rest().no_checkpoint);
     if coordinator.lanes_open < lanes.count() || !over {
         return;
     }
@@ -93,9 +92,9 @@ fn end_opening(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>
 /// Stops, if the last checkpoints are written.
 fn end_closing(coordinator: &mut Coordinator, lanes: &Lanes, cx: &mut Cx<'_>) {
     // A checkpoint that waits for a failed device waits for ever.
-    let over = cx.cache_failed() || lanes.looks().all(Look::has_no_checkpoint);
+    let over = cx.cache_failed() || lanes.looks().all(|lane| lane.rest().no_checkpoint);
     let quiet = coordinator.persist.idle() && !coordinator.cache_flushing && cx.delta.members.idle();
-    if over && quiet && lanes.looks().all(Look::is_idle) {
+    if over && quiet && lanes.looks().all(|lane| lane.rest().idle) {
         coordinator.go_on_to(Life::Stopped);
         cx.event(Event::Stopped);
     }
@@ -120,17 +119,45 @@ pub(super) fn fail_those_who_wait(coordinator: &mut Coordinator, lanes: &mut Lan
 
 /// Seals what is open; when all is durable begins the last checkpoints.
 pub(super) fn close(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-    lanes.each(cx, Lane::close);
+    let closed = close_lanes(coordinator, lanes, cx);
     cx.delta.want_proof();
     flush_devices(coordinator, lanes, cx);
     let flushed = cx.delta.origins.iter().all(|origin| origin.flush.idle());
     let quiet = coordinator.persist.idle() && !coordinator.cache_flushing && cx.delta.members.idle();
-    let idle = flushed && quiet && lanes.looks().all(Look::is_idle);
+    let idle = closed && flushed && quiet && lanes.looks().all(|lane| lane.rest().idle);
     if idle && cx.cache_failed() {
         coordinator.go_on_to(Life::Stopped);
         cx.event(Event::Stopped);
-    } else if idle && lanes.looks().all(|lane| lane.is_log_quiet() && lane.has_no_checkpoint()) {
+    } else if idle && lanes.looks().all(|lane| lane.rest().log_quiet && lane.rest().no_checkpoint) {
         coordinator.go_on_to(Life::Closing);
         lanes.send_all(|| Down::Checkpoint, cx);
+    }
+}
+
+/// Lets each lane seal what is open. Returns whether all lanes have, and have taken nothing since
+/// then.
+fn close_lanes(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) -> bool {
+    let mut closed = true;
+    for lane in 0..lanes.count() {
+        let taken = lanes.look(lane).taken();
+        let asks = match coordinator.closing.get(&lane) {
+            None => true,
+            Some(None) => false,
+            Some(at) if *at == taken => continue,
+            Some(_) => true,
+        };
+        if asks && let Some(Up::Closed { .. }) = lanes.ask(lane, Down::Close, cx) {
+            continue;
+        }
+        coordinator.closing.insert(lane, None);
+        closed = false;
+    }
+    closed
+}
+
+impl Coordinator {
+    /// A lane has sealed what was open.
+    pub(crate) fn closed(&mut self, lane: usize, lanes: &Lanes) {
+        self.closing.insert(lane, lanes.look(lane).taken());
     }
 }

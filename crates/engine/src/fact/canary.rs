@@ -50,6 +50,7 @@ canaries! {
     MessageDoubled, "message-doubled", "a message of a lane comes twice now and then";
     MessageOvertakes, "message-overtakes", "a message comes before others that the same sender sent earlier";
     ShownLost, "shown-lost", "what a lane shows is lost now and then, until it shows something else";
+    RestEarly, "rest-early", "the engine opens, drains and stops while messages of lanes are on their way";
     CoveredLate, "covered-late", "a flush of the cache device covers what a lane wrote until it hears of the flush";
     GrantTwice, "grant-twice", "a grant of destage counts twice: its lane starts two runs";
     GrantLost, "grant-lost", "a lane gives a grant of destage back, and uses it all the same";

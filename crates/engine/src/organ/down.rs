@@ -72,6 +72,9 @@ pub(crate) enum Down {
     LeadChanged,
     /// There is no other member any more, or a new one that is empty.
     ForgetCopies,
+    /// The engine stops: the lane seals what is open, and answers
+    /// [`Closed`](crate::organ::up::Up::Closed).
+    Close,
     /// The last checkpoint begins.
     Checkpoint,
 }

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use crate::fact::io::DeviceError;
 use crate::organ::down::Down;
-use crate::organ::seen::LaneSeen;
+use crate::organ::seen::{Counts, LaneSeen};
 use crate::organ::up::Up;
 
 /// A message that comes.
@@ -42,6 +42,11 @@ pub(crate) struct Mail {
     /// What lanes have shown last, and what the coordinator has seen of it.
     shown: Vec<LaneSeen>,
     seen: Vec<LaneSeen>,
+    /// What lanes count.
+    counts: Vec<Counts>,
+    /// How many messages the coordinator has sent to each lane, and how many came of it.
+    sent: Vec<u64>,
+    come: Vec<u64>,
 }
 
 impl Mail {
@@ -56,6 +61,9 @@ impl Mail {
             up: boxes(lanes),
             shown: alloc::vec![LaneSeen::default(); lanes],
             seen: alloc::vec![LaneSeen::default(); lanes],
+            counts: alloc::vec![Counts::default(); lanes],
+            sent: alloc::vec![0; lanes],
+            come: alloc::vec![0; lanes],
         }
     }
 
@@ -64,28 +72,41 @@ impl Mail {
         self.boxes().next().is_none()
     }
 
-    pub(crate) fn send(&mut self, lane: usize, down: Down) {
-        self.down[lane].push_back(down);
+    /// The coordinator sends a message. `None`, a planted bug: that message is lost.
+    pub(crate) fn send(&mut self, lane: usize, down: Option<Down>) {
+        self.sent[lane] += 1;
+        self.down[lane].extend(down);
     }
 
     pub(crate) fn ended(&mut self, lane: usize, io: usize, result: Result<(), DeviceError>) {
         self.ended[lane].push_back((io, result));
     }
 
-    /// Takes what a lane has told.
-    pub(crate) fn told(&mut self, lane: usize, told: impl Iterator<Item = Up>) {
-        self.up[lane].extend(told.map(Told::Up));
-    }
-
-    /// A lane shows this, before it tells the messages of the same step. `lost`, a planted bug:
-    /// nobody sees that.
-    pub(crate) fn show(&mut self, lane: usize, seen: LaneSeen, lost: bool) {
+    /// Takes what a lane shows after a step, and then what it has told in that step. `lost`, a
+    /// planted bug: nobody sees what is shown.
+    pub(crate) fn take_step(
+        &mut self,
+        lane: usize,
+        mut seen: LaneSeen,
+        told: impl ExactSizeIterator<Item = Up>,
+        lost: bool,
+    ) {
+        self.counts[lane].told += told.len() as u64;
+        seen.counts = self.counts[lane];
         if self.shown[lane] != seen {
             self.shown[lane].clone_from(&seen);
             if !lost {
                 self.up[lane].push_back(Told::Seen(Box::new(seen)));
             }
         }
+        self.up[lane].extend(told.map(Told::Up));
+    }
+
+    /// Whether each lane has heard all that was sent, and the coordinator all that lanes told, as
+    /// far as the coordinator has seen them.
+    pub(crate) fn counts_agree(&self) -> bool {
+        let coordinators = self.sent.iter().zip(&self.come);
+        self.seen.iter().zip(coordinators).all(|(it, (sent, come))| it.counts.heard == *sent && it.counts.told == *come)
     }
 
     /// What was seen last of a lane.
@@ -116,14 +137,19 @@ impl Mail {
             self.mix(nth);
         }
         if nth < lanes {
+            self.counts[nth].heard += 1;
             self.down[nth].pop_front().map(|down| Letter::Down(nth, down))
         } else if nth < 2 * lanes {
             let lane = nth - lanes;
+            self.counts[lane].ended += 1;
             self.ended[lane].pop_front().map(|(io, result)| Letter::Ended(lane, io, result))
         } else {
             let lane = nth - 2 * lanes;
             self.up[lane].pop_front().map(|told| match told {
-                Told::Up(up) => Letter::Up(up),
+                Told::Up(up) => {
+                    self.come[lane] += 1;
+                    Letter::Up(up)
+                }
                 Told::Seen(seen) => {
                     self.seen[lane] = *seen;
                     Letter::Seen
@@ -162,13 +188,14 @@ mod tests {
         let mut mail = Mail::new(2, seed);
         for io in 0..8 {
             mail.ended(0, io, Ok(()));
-            mail.told(1, core::iter::once(Up::RunDropped { origin: io }));
+            mail.take_step(1, LaneSeen::default(), core::iter::once(Up::RunDropped { origin: io }), false);
         }
         let come = core::iter::from_fn(|| mail.next(false));
-        come.map(|letter| match letter {
-            Letter::Ended(_, io, _) => (false, io),
-            Letter::Up(Up::RunDropped { origin }) => (true, origin),
-            Letter::Up(_) | Letter::Down(..) | Letter::Seen => unreachable!("nothing else was sent"),
+        come.filter_map(|letter| match letter {
+            Letter::Ended(_, io, _) => Some((false, io)),
+            Letter::Up(Up::RunDropped { origin }) => Some((true, origin)),
+            Letter::Seen => None,
+            Letter::Up(_) | Letter::Down(..) => unreachable!("nothing else was sent"),
         })
         .collect()
     }
@@ -192,14 +219,30 @@ mod tests {
             let mut mail = Mail::new(1, seed);
             let step = |number| LaneSeen { filled: Some(number), ..LaneSeen::default() };
             for number in 0..8 {
-                mail.show(0, step(number), false);
-                mail.told(0, core::iter::once(Up::RunDropped { origin: number as usize }));
+                mail.take_step(0, step(number), core::iter::once(Up::RunDropped { origin: number as usize }), false);
                 mail.ended(0, number as usize, Ok(()));
             }
             while let Some(letter) = mail.next(false) {
                 if let Letter::Up(Up::RunDropped { origin }) = letter {
-                    assert_eq!(*mail.seen(0), step(origin as u64), "seed {seed}");
+                    assert_eq!(mail.seen(0).filled, Some(origin as u64), "seed {seed}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn counts_agree_when_nothing_is_on_its_way_and_not_before() {
+        for seed in 0..100 {
+            let mut mail = Mail::new(2, seed);
+            mail.take_step(1, LaneSeen::default(), core::iter::empty(), false);
+            mail.send(0, Some(Down::Close));
+            assert!(!mail.counts_agree(), "seed {seed}: a message is sent");
+            while let Some(letter) = mail.next(false) {
+                if let Letter::Down(lane, _) = letter {
+                    assert!(!mail.counts_agree(), "seed {seed}: nobody has seen that the lane heard");
+                    mail.take_step(lane, LaneSeen::default(), core::iter::once(Up::Closed { lane }), false);
+                }
+                assert_eq!(mail.counts_agree(), mail.is_empty(), "seed {seed}");
             }
         }
     }

@@ -17,6 +17,31 @@ pub(crate) struct LaneSeen {
     /// The number of the filling of a mirror of which it has done its part.
     pub(crate) filled: Option<u64>,
     pub(crate) pressure: Pressure,
+    pub(crate) rest: Rest,
+    pub(crate) counts: Counts,
+}
+
+/// What of a lane is at rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rest {
+    /// Nothing of the lane is in flight.
+    pub(crate) idle: bool,
+    /// All that was appended to the log is durable.
+    pub(crate) log_quiet: bool,
+    /// No checkpoint is under way.
+    pub(crate) no_checkpoint: bool,
+}
+
+/// How many messages a lane had to do with. If the coordinator counts the same, nothing is on its
+/// way (F. Mattern, "Algorithms for distributed termination detection", 1987).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Messages of the coordinator that the lane has heard.
+    pub(crate) heard: u64,
+    /// Messages that it has told, with those of the step in which it shows this.
+    pub(crate) told: u64,
+    /// I/Os of its own that have ended.
+    pub(crate) ended: u64,
 }
 
 /// What a lane lacks. Seen late this costs time, and nothing else.

@@ -45,6 +45,8 @@ pub(crate) enum Up {
     Widened { keys: u64, room: Room },
     /// The blocks of a removed volume have left the index.
     Forgotten { origin: usize },
+    /// The lane has sealed what was open.
+    Closed { lane: usize },
     /// The lane has replayed its log, and waits for the word to go on.
     Replayed,
     /// The lane has replayed its log.

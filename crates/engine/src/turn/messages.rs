@@ -142,6 +142,7 @@ impl Coordinator {
             Up::Filled { number, lacking } => self.filling.filled(number, lacking, lanes.count(), cx),
             Up::Widened { keys, room } => self.volumes.widened(keys, room),
             Up::Forgotten { origin } => self.volumes.forgotten(origin),
+            Up::Closed { lane } => self.closed(lane, lanes),
             Up::Replayed => {
                 self.lanes_replayed += 1;
                 if self.lanes_replayed == lanes.count() && self.opening() {

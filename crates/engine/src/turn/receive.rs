@@ -58,6 +58,10 @@ impl Lane {
             Down::GoOn => end_recovery(self, cx),
             Down::LeadChanged => self.lead_changed(cx),
             Down::ForgetCopies => self.trouble.forget_copies(),
+            Down::Close => {
+                self.close(cx);
+                cx.delta.tell(Up::Closed { lane: self.id });
+            }
             // A checkpoint that does not tell of eras is worse than none.
             Down::Checkpoint if can_checkpoint(self, cx) => begin_checkpoint(self, cx),
             Down::Checkpoint => {}
