@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// what there is; a refusal changes nothing. Clients of NBD and virtual machines (vhost-user-blk)
 /// are handed over with their connections, and mounts of FUSE with the files that are open. Clients
 /// inside TLS connect again, with --disconnect. What can't be handed over is said, and then nothing
-/// is changed: ublk and --threads.
+/// is changed: ublk.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::harness::{Daemon, MIB, Volume, flashfront, must, output, show, skip_without, tool};
 use crate::refusal::assert_refused as assert_serve_refused;
-use crate::replace::{FROZEN, Writer, assert_holds, assert_sound, on_device, served};
+use crate::replace::{FROZEN, Writer, assert_holds, assert_sound, on_device, served, served_by};
 use crate::servers::Server;
 
 /// A block that is in the cache, clean.
@@ -67,7 +67,16 @@ fn assert_reads(volume: &Volume, at: u64, byte: u8) {
 
 #[test]
 fn clients_stay_connected_and_never_see_older_data() {
-    let (volume, daemon) = served(&[]);
+    stay_connected(1);
+}
+
+#[test]
+fn clients_of_several_threads_stay_connected_and_never_see_older_data() {
+    stay_connected(2);
+}
+
+fn stay_connected(threads: usize) {
+    let (volume, daemon) = served_by(threads, &[]);
     let writer = Writer::start(&volume);
     let mut client = volume.connect();
     for round in 1..=5_u8 {
@@ -93,10 +102,22 @@ fn clients_stay_connected_and_never_see_older_data() {
 
 #[test]
 fn fio_verifies_over_detach_and_attach() {
+    verify_with_fio(1);
+}
+
+#[test]
+fn fio_verifies_over_detach_and_attach_with_several_threads() {
+    verify_with_fio(2);
+}
+
+fn verify_with_fio(threads: usize) {
     if skip_without(&["fio"]) {
         return;
     }
-    let mut volume = Volume::served(32, 64, "writeback");
+    let mut volume = Volume::new(32, 64);
+    volume.threads = threads;
+    must(&mut volume.format());
+    volume.start();
     let mut command = tool("fio");
     command.args(["--name=v", "--ioengine=nbd", "--rw=randwrite", "--iodepth=16", "--verify=crc32c"]);
     command.args(["--bssplit=512/20:4k/50:64k/20:1m/10", "--size=48m", "--loops=4", "--verify_backlog=64"]);
@@ -216,8 +237,9 @@ const STEPS_OF_DETACH: [&str; 3] = ["to be detached", "SERVED WITHOUT ITS CACHE"
 #[test]
 fn a_kill_at_any_step_of_a_detach_loses_nothing() {
     let ways = STEPS_OF_DETACH.map(|words| (Some(words), 0)).into_iter();
-    for (words, polls) in ways.chain([0, 20, 50, 100, 200, 400, 800].map(|polls| (None, polls))) {
-        let (volume, daemon) = served(&[]);
+    let ways = ways.chain([0, 20, 50, 100, 200, 400, 800].map(|polls| (None, polls)));
+    for ((words, polls), threads) in ways.zip([1, 2].into_iter().cycle()) {
+        let (volume, daemon) = served_by(threads, &[]);
         let order = volume.ask_two(["cache", "detach"]);
         let (with_cache, daemon) = killed_at(&volume, daemon, order, words, polls);
         println!("{words:?} {polls}: with its cache: {with_cache}");
@@ -233,8 +255,9 @@ fn a_kill_at_any_step_of_a_detach_loses_nothing() {
 #[test]
 fn a_kill_at_any_step_of_an_attach_loses_nothing() {
     let ways = [Some("replayed in"), Some("it is the cache now")].map(|words| (words, 0)).into_iter();
-    for (words, polls) in ways.chain([0, 20, 50, 100, 200, 400, 800].map(|polls| (None, polls))) {
-        let (volume, daemon) = served(&[]);
+    let ways = ways.chain([0, 20, 50, 100, 200, 400, 800].map(|polls| (None, polls)));
+    for ((words, polls), threads) in ways.zip([2, 1].into_iter().cycle()) {
+        let (volume, daemon) = served_by(threads, &[]);
         detach(&volume);
         volume.connect().write_at(CLEAN, &[9; 4096], true).expect("the daemon runs");
         let order = on_device(&volume, ["cache", "attach"], &volume.cache);

@@ -23,6 +23,13 @@ fn shown() -> Shown {
     Shown::of(Volume::new(CACHE_MIB, ORIGIN_MIB), "writeback")
 }
 
+/// A volume that is shown by FUSE, and whose clients of NBD have threads of their own.
+fn shown_beside_nbd() -> Shown {
+    let mut volume = Volume::new(CACHE_MIB, ORIGIN_MIB);
+    volume.threads = 2;
+    Shown::of(volume, "writeback")
+}
+
 fn files(shown: &Shown) -> Vec<File> {
     let open = |_| File::options().read(true).write(true).open(shown.file()).expect("the volume is shown");
     (0..WRITERS).map(open).collect()
@@ -54,11 +61,20 @@ fn beside_writers(files: Vec<File>, records: &[Mutex<Record>], seed: u64, meanwh
 
 #[test]
 fn open_files_go_on_over_upgrades_and_failed_ones() {
-    if skip_without_fuse() {
-        return;
+    if !skip_without_fuse() {
+        go_on_over_upgrades(shown());
     }
+}
+
+#[test]
+fn open_files_go_on_over_upgrades_beside_several_threads() {
+    if !skip_without_fuse() {
+        go_on_over_upgrades(shown_beside_nbd());
+    }
+}
+
+fn go_on_over_upgrades(mut shown: Shown) {
     let seed = u64::from(std::process::id());
-    let mut shown = shown();
     let volume = &shown.volume;
     // The second program has taken the descriptor when it fails, and the cache is closed.
     let fails = script(volume, "fails", "exit 3");

@@ -198,7 +198,13 @@ fn assert_survives_a_kill(volume: &Volume, daemon: Daemon, device: &Path, rounds
 
 /// A volume with dirty blocks and clean ones.
 pub(crate) fn served(options: &[&str]) -> (Volume, Daemon) {
-    let volume = Volume::new(32, 64);
+    served_by(1, options)
+}
+
+/// A volume with dirty blocks and clean ones, by so many threads.
+pub(crate) fn served_by(threads: usize, options: &[&str]) -> (Volume, Daemon) {
+    let mut volume = Volume::new(32, 64);
+    volume.threads = threads;
     must(&mut volume.format());
     let daemon = Daemon::spawn(volume.serve().args(options), &volume.log);
     daemon.ready();

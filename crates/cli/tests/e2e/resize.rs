@@ -17,7 +17,9 @@ use serde_json::Value;
 use crate::attach::killed_at;
 use crate::harness::{Daemon, MIB, Volume, flashfront, must, output, show, skip_without, tool};
 use crate::refusal::assert_refused;
-use crate::replace::{FROZEN, Writer, assert_holds, assert_missed_at_most, assert_sound, fill, on_device, served};
+use crate::replace::{
+    FROZEN, Writer, assert_holds, assert_missed_at_most, assert_sound, fill, on_device, served, served_by,
+};
 use crate::told;
 
 /// The size of the caches here, and a larger one.
@@ -79,15 +81,24 @@ fn refuses(volume: &Volume, command: &mut Command, says: &str) {
 }
 
 /// A volume whose origin refuses writes, so that what is dirty stays dirty.
-fn frozen() -> (Volume, Daemon) {
-    let (mut volume, daemon) = served(&FROZEN);
+fn frozen(threads: usize) -> (Volume, Daemon) {
+    let (mut volume, daemon) = served_by(threads, &FROZEN);
     volume.options = FROZEN.to_vec();
     (volume, daemon)
 }
 
 #[test]
 fn clients_stay_connected_while_the_cache_grows_and_shrinks() {
-    let (mut volume, daemon) = frozen();
+    stay_connected(1);
+}
+
+#[test]
+fn clients_of_several_threads_stay_connected_while_the_cache_grows_and_shrinks() {
+    stay_connected(4);
+}
+
+fn stay_connected(threads: usize) {
+    let (mut volume, daemon) = frozen(threads);
     let writer = Writer::start(&volume);
     for round in 0..4 {
         grow(&volume, LARGE + 8 * round);
@@ -131,10 +142,22 @@ fn what_is_warm_stays_warm() {
 
 #[test]
 fn fio_verifies_while_the_cache_grows_and_shrinks() {
+    verify_with_fio(1);
+}
+
+#[test]
+fn fio_verifies_while_the_cache_grows_and_shrinks_with_several_threads() {
+    verify_with_fio(2);
+}
+
+fn verify_with_fio(threads: usize) {
     if skip_without(&["fio"]) {
         return;
     }
-    let mut volume = Volume::served(48, 64, "writeback");
+    let mut volume = Volume::new(48, 64);
+    volume.threads = threads;
+    must(&mut volume.format());
+    volume.start();
     let mut command = tool("fio");
     command.args(["--name=v", "--ioengine=nbd", "--rw=randwrite", "--iodepth=16", "--verify=crc32c"]);
     command.args(["--bssplit=512/20:4k/50:64k/20:1m/10", "--size=48m", "--loops=2", "--verify_backlog=64"]);
@@ -162,8 +185,8 @@ fn fio_verifies_while_the_cache_grows_and_shrinks() {
 /// Kills the daemon at each step of `order`, and after ever longer times until the order is carried
 /// out before that. `again` is what an operator does when the cache is served again.
 fn kill_at_steps(prepare: fn(&Volume), order: fn(&Volume) -> Command, again: fn(&Volume)) {
-    let kill = |words, polls| {
-        let (volume, daemon) = frozen();
+    let kill = |words, polls, threads| {
+        let (volume, daemon) = frozen(threads);
         prepare(&volume);
         let before = volume.gauge("capacity_blocks");
         let (with_cache, daemon) = killed_at(&volume, daemon, order(&volume), words, polls);
@@ -180,11 +203,12 @@ fn kill_at_steps(prepare: fn(&Volume), order: fn(&Volume) -> Command, again: fn(
         is_changed
     };
     for words in STEPS {
-        kill(Some(words), 0);
+        kill(Some(words), 0, 2);
     }
-    let mut polls = 10_000;
-    while !kill(None, polls) {
+    let (mut polls, mut threads) = (10_000, 1);
+    while !kill(None, polls, threads) {
         polls += polls / 4;
+        threads = 3 - threads;
     }
 }
 
@@ -220,7 +244,7 @@ fn a_kill_at_any_step_of_a_shrink_loses_nothing() {
 
 #[test]
 fn what_is_not_possible_is_refused_and_clients_go_on() {
-    let (volume, daemon) = frozen();
+    let (volume, daemon) = frozen(1);
     let writer = Writer::start(&volume);
     let capacity = volume.gauge("capacity_blocks");
     let grow = || volume.ask_two(["cache", "grow"]);
@@ -260,7 +284,7 @@ fn what_is_not_possible_is_refused_and_clients_go_on() {
 
 #[test]
 fn what_is_dirty_and_has_no_room_keeps_the_cache_as_it_is() {
-    let (volume, daemon) = frozen();
+    let (volume, daemon) = frozen(1);
     grow(&volume, LARGE);
     must(volume.ask("set").args(["--dirty-limit", "87%", "--sequential-bypass", "0B"]));
     let mut client = volume.connect();
@@ -291,15 +315,11 @@ fn what_the_options_of_serve_exclude_is_refused() {
     let both = || [volume.ask_two(["cache", "grow"]), shrink_command(&volume, 24)];
     both().iter_mut().for_each(|command| refuses(&volume, command, "the volumes are served without a cache"));
     daemon.stop();
-    for (options, says) in [
-        (&["--disposable-cache"][..], "with --disposable-cache each start makes a cache of the whole device"),
-        (&["--threads=2"], "with --threads clients are served by threads of their own"),
-    ] {
-        let daemon = Daemon::spawn(volume.serve_from(&volume.cache).args(options), &volume.log);
-        daemon.ready();
-        both().iter_mut().for_each(|command| refuses(&volume, command, says));
-        daemon.stop();
-    }
+    let daemon = Daemon::spawn(volume.serve_from(&volume.cache).arg("--disposable-cache"), &volume.log);
+    daemon.ready();
+    let says = "with --disposable-cache each start makes a cache of the whole device";
+    both().iter_mut().for_each(|command| refuses(&volume, command, says));
+    daemon.stop();
     let daemon = Daemon::spawn(volume.serve().args(["--dirty-limit", "26MiB"]), &volume.log);
     daemon.ready();
     refuses(&volume, &mut shrink_command(&volume, 28), "the dirty limit 26 MiB can't be kept");

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flashfront_serve::frontend::nbd::Client;
+use flashfront_serve::frontend::nbd::{Client, Listen, connect};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -79,8 +79,18 @@ fn longest_read(client: &mut Client, over: &AtomicBool) -> Duration {
 
 #[test]
 fn clients_stay_connected_over_upgrades_and_failed_ones() {
+    stay_connected(1);
+}
+
+#[test]
+fn clients_of_several_threads_stay_connected_over_upgrades_and_failed_ones() {
+    stay_connected(2);
+}
+
+fn stay_connected(threads: usize) {
     let seed = u64::from(std::process::id());
     let mut volume = Volume::new(CACHE_MIB, ORIGIN_MIB);
+    volume.threads = threads;
     must(&mut volume.format());
     volume.start();
     let fails = script(&volume, "fails", "exit 3");
@@ -121,6 +131,38 @@ fn clients_stay_connected_over_upgrades_and_failed_ones() {
     assert_origin_holds(&volume, &records, seed);
 }
 
+/// Clients that come in the middle of an upgrade are greeted by one of both programs.
+#[test]
+fn clients_that_come_during_upgrades_are_served() {
+    for threads in [1, 3] {
+        let mut volume = Volume::new(CACHE_MIB, ORIGIN_MIB);
+        volume.threads = threads;
+        must(&mut volume.format());
+        volume.start();
+        let (over, place) = (AtomicBool::new(false), Listen::Unix(volume.socket.clone()));
+        let come_and_go = || {
+            let mut visits = 0;
+            while !over.load(Ordering::SeqCst) {
+                let mut client = connect(&place, "", true).expect("a client sees no error");
+                client.read_at(0, &mut [0; 4096]).expect("a client sees no error");
+                client.disconnect().expect("a client sees no error");
+                visits += 1;
+            }
+            visits
+        };
+        let visits: u64 = thread::scope(|scope| {
+            let visitors: Vec<_> = (0..4).map(|_| scope.spawn(come_and_go)).collect();
+            let handed: u64 = (0..8).map(|_| upgraded(&volume)["clients"].as_u64().expect("it says how many")).sum();
+            println!("{threads} threads: {handed} clients were handed over in 8 upgrades");
+            over.store(true, Ordering::SeqCst);
+            visitors.into_iter().map(|visitor| visitor.join().expect("no client has panicked")).sum()
+        });
+        assert!(visits >= 4, "{visits}");
+        volume.stop();
+        volume.assert_sound();
+    }
+}
+
 /// The origin alone has all that was acknowledged.
 #[track_caller]
 pub(crate) fn assert_origin_holds(volume: &Volume, records: &[Mutex<Record>], seed: u64) {
@@ -135,10 +177,22 @@ pub(crate) fn assert_origin_holds(volume: &Volume, records: &[Mutex<Record>], se
 
 #[test]
 fn fio_verifies_over_upgrades() {
+    verify_with_fio(1);
+}
+
+#[test]
+fn fio_verifies_over_upgrades_with_several_threads() {
+    verify_with_fio(2);
+}
+
+fn verify_with_fio(threads: usize) {
     if skip_without(&["fio"]) {
         return;
     }
-    let mut volume = Volume::served(CACHE_MIB, ORIGIN_MIB, "writeback");
+    let mut volume = Volume::new(CACHE_MIB, ORIGIN_MIB);
+    volume.threads = threads;
+    must(&mut volume.format());
+    volume.start();
     let mut command = tool("fio");
     command.args([
         "--name=v",
@@ -173,12 +227,21 @@ fn fio_verifies_over_upgrades() {
 
 #[test]
 fn fio_verifies_over_upgrades_by_tcp() {
+    verify_with_fio_by_tcp("--threads=1");
+}
+
+#[test]
+fn fio_verifies_over_upgrades_by_tcp_with_several_threads() {
+    verify_with_fio_by_tcp("--threads=4");
+}
+
+fn verify_with_fio_by_tcp(threads: &str) {
     if skip_without(&["fio"]) {
         return;
     }
     let volume = Volume::new(CACHE_MIB, ORIGIN_MIB);
     must(&mut volume.format());
-    let daemon = Daemon::spawn(volume.serve_nowhere().args(["--nbd", "tcp:127.0.0.1:0"]), &volume.log);
+    let daemon = Daemon::spawn(volume.serve_nowhere().args(["--nbd", "tcp:127.0.0.1:0", threads]), &volume.log);
     let uri = daemon.ready();
     let mut command = tool("fio");
     command.args(["--name=v", "--ioengine=nbd", "--rw=randwrite", "--bs=16k", "--iodepth=16", "--verify=crc32c"]);
@@ -204,14 +267,17 @@ fn fio_verifies_over_upgrades_by_tcp() {
 
 #[test]
 fn clients_inside_tls_are_cut_off_only_if_that_is_said() {
-    if skip_without(&["qemu-io"]) {
-        return;
+    if !skip_without(&["qemu-io"]) {
+        ["--threads=1", "--threads=2"].into_iter().for_each(cut_off_inside_tls);
     }
+}
+
+fn cut_off_inside_tls(threads: &str) {
     let volume = Volume::new(CACHE_MIB, ORIGIN_MIB);
     let pki = pki(volume.place.dir(), "one");
     must(&mut volume.format());
     let mut command = volume.serve_nowhere();
-    command.args(["--nbd", "tcp:localhost:0", "--tls-certificates"]).arg(&pki.server);
+    command.args(["--nbd", "tcp:localhost:0", threads, "--tls-certificates"]).arg(&pki.server);
     let daemon = Daemon::spawn(&mut command, &volume.log);
     let port = daemon.ready().rsplit(':').next().expect("it has a port").to_owned();
     let qemu_io = || {
@@ -250,36 +316,52 @@ fn clients_inside_tls_are_cut_off_only_if_that_is_said() {
     volume.assert_sound();
 }
 
+/// Writes a file of configuration: where clients connect, and a line more.
+fn configure(volume: &Volume, socket: &Path, line: &str) -> PathBuf {
+    let file = volume.place.file("flashfront.toml");
+    let text = format!(
+        "cache = {:?}\ncontrol = {:?}\nstate = {:?}\n{line}\n[[volume]]\norigin = {:?}\n[[listen]]\nnbd = \"unix:{}\"\n",
+        volume.cache,
+        volume.control,
+        volume.place.file("state"),
+        volume.origin,
+        socket.display(),
+    );
+    fs::write(&file, text).expect("a file can be written here");
+    file
+}
+
+/// Clients go from one thread to several, and back.
+#[test]
+fn the_new_program_may_have_another_number_of_threads() {
+    let seed = u64::from(std::process::id());
+    let volume = Volume::new(CACHE_MIB, ORIGIN_MIB);
+    must(&mut volume.format());
+    let threads = |count: u64| configure(&volume, &volume.socket, &format!("threads = {count}"));
+    let daemon = Daemon::spawn(flashfront().args(["serve", "--config"]).arg(threads(1)), &volume.log);
+    daemon.ready();
+    let records = records(seed);
+    upgrade_under_writers(&volume, &records, seed, || {
+        for count in [3, 2, 5, 1, 2, 1] {
+            threads(count);
+            let report = upgraded(&volume);
+            assert_eq!((report["clients"].as_u64(), volume.gauge("threads")), (Some(WRITERS), count), "{report}");
+        }
+        true
+    });
+    volume.drain();
+    daemon.stop();
+    volume.assert_sound();
+    assert_origin_holds(&volume, &records, seed);
+}
+
 #[test]
 fn what_can_not_be_handed_over_is_said_and_nothing_is_changed() {
-    let mut volume = Volume::new(32, 64);
+    let volume = Volume::new(32, 64);
     must(&mut volume.format());
-    volume.threads = 2;
-    volume.start();
-    let mut client = volume.connect();
-    client.write_at(0, &[7; 4096], true).expect("the volume can be written");
-    let program = flashfront().get_program().to_owned();
-    let said = refused(&volume, Path::new(&program));
-    let threads = "with --threads clients are served by threads of their own";
-    assert!(said.contains(threads) && said.contains("nothing was changed"), "{said}");
-    client.read_at(0, &mut [0; 4096]).expect("nobody was disconnected");
-    drop(client);
-    volume.stop();
-
     // A file that names other places would lose the clients of these.
-    let file = volume.place.file("flashfront.toml");
-    let write = |socket: &Path, rest: &str| {
-        let text = format!(
-            "cache = {:?}\ncontrol = {:?}\nstate = {:?}\n{rest}\n[[volume]]\norigin = {:?}\n[[listen]]\nnbd = \"unix:{}\"\n",
-            volume.cache,
-            volume.control,
-            volume.place.file("state"),
-            volume.origin,
-            socket.display(),
-        );
-        fs::write(&file, text).expect("a file can be written here");
-    };
-    write(&volume.socket, "");
+    let write = |socket: &Path, rest: &str| configure(&volume, socket, rest);
+    let file = write(&volume.socket, "");
     let daemon = Daemon::spawn(flashfront().args(["serve", "--config"]).arg(&file), &volume.log);
     daemon.ready();
     let mut client = volume.connect();
@@ -356,6 +438,7 @@ fn a_new_program_that_is_killed_loses_nothing() {
     let (mut kept, mut lost) = (0, 0);
     let usual = usual_ms(&mut volume);
     for round in 0..24 {
+        volume.threads = 1 + round % 2;
         volume.start();
         let wait = random.below(usual * 3 / 2);
         let killed = killed_after(&volume, wait);
@@ -393,6 +476,7 @@ fn a_daemon_that_is_killed_while_it_hands_over_loses_nothing() {
     let (mut kept, mut lost) = (0, 0);
     let usual = usual_ms(&mut volume);
     for round in 0..24 {
+        volume.threads = 1 + round % 2;
         volume.start();
         let old = volume.gauge("pid");
         let wait = Duration::from_micros(random.below(usual * 1500));

@@ -160,8 +160,18 @@ impl Guest {
 
 #[test]
 fn a_guest_stays_connected_over_upgrades_and_failed_ones() {
+    stays_over_upgrades(1);
+}
+
+#[test]
+fn a_guest_of_another_thread_stays_connected_over_upgrades_and_failed_ones() {
+    stays_over_upgrades(2);
+}
+
+fn stays_over_upgrades(threads: usize) {
     let seed = seed();
-    let volume = Volume::new(32, 64);
+    let mut volume = Volume::new(32, 64);
+    volume.threads = threads;
     must(&mut volume.format());
     let daemon = serve(&volume, &[]);
     let mut guest = Guest::connect(&volume, seed);
@@ -187,8 +197,18 @@ fn a_guest_stays_connected_over_upgrades_and_failed_ones() {
 
 #[test]
 fn a_guest_stays_connected_while_its_cache_changes() {
+    stays_while_its_cache_changes(1);
+}
+
+#[test]
+fn a_guest_of_another_thread_stays_connected_while_its_cache_changes() {
+    stays_while_its_cache_changes(3);
+}
+
+fn stays_while_its_cache_changes(threads: usize) {
     let seed = seed();
-    let volume = Volume::new(32, 64);
+    let mut volume = Volume::new(32, 64);
+    volume.threads = threads;
     must(&mut volume.format());
     let daemon = serve(&volume, &[]);
     let mut guest = Guest::connect(&volume, seed);
@@ -211,7 +231,7 @@ fn a_guest_stays_connected_while_its_cache_changes() {
 #[test]
 fn a_guest_loses_nothing_by_a_new_program_that_is_killed() {
     let seed = seed();
-    let volume = Volume::new(32, 64);
+    let mut volume = Volume::new(32, 64);
     must(&mut volume.format());
     let options = ["--durability", "always"];
     let mut daemon = serve(&volume, &options);
@@ -232,6 +252,7 @@ fn a_guest_loses_nothing_by_a_new_program_that_is_killed() {
         } else {
             lost += 1;
             daemon.ended();
+            volume.threads = 3 - volume.threads;
             daemon = serve(&volume, &options);
             *wire = machine.connect(&volume.place.socket("guest"), usual());
         }

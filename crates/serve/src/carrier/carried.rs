@@ -5,7 +5,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use flashfront_engine::{OriginId, RequestError, RequestId, Time};
 use mio::{Registry, event::Event};
@@ -13,6 +13,7 @@ use mio::{Registry, event::Event};
 use super::{Asked, CarrierThread, Order, Place, Seen};
 use crate::frontend::bell::Bell;
 use crate::frontend::{Core, Export, Frontend, TokenRange};
+use crate::upgrade::Parcel;
 
 /// A front-end that a carrier has.
 #[derive(Debug)]
@@ -54,16 +55,30 @@ impl Carried {
                 Ok((request, may_wait)) => core.submit_carried(request, may_wait),
                 Err(TryRecvError::Empty) => return some,
                 Err(TryRecvError::Disconnected) => {
-                    assert!(
-                        self.seen.ended.load(Ordering::Acquire),
-                        "bug: the thread that serves {} died",
-                        self.place.uri
-                    );
+                    assert!(self.seen.ended.load(Ordering::Acquire), "{}", self.died());
                     return some;
                 }
             }
             some = true;
         }
+    }
+
+    fn died(&self) -> String {
+        format!("bug: the thread that serves {} died", self.place.uri)
+    }
+
+    /// Lets the carrier do something with the front-end, after all earlier orders, and waits for
+    /// that. A carrier never waits for the pump, so that this takes one of its turns.
+    fn run<T: Send + 'static>(&self, errand: impl FnOnce(&mut dyn Frontend, &mut dyn Core) -> T + Send + 'static) -> T {
+        let (done, answer) = channel();
+        let errand = move |frontend: &mut dyn Frontend, core: &mut dyn Core| {
+            // The pump waits for it.
+            let _ = done.send(errand(frontend, core));
+        };
+        let _ = self.orders.send(Order::Run { at: self.at, errand: Box::new(errand) });
+        self.life.bell.ring();
+        // An errand that nobody runs any more is dropped with its end of the channel.
+        answer.recv().unwrap_or_else(|_| panic!("{}", self.died()))
     }
 
     /// A carrier that has died gets none; [`Self::take_in`] says so.
@@ -138,5 +153,46 @@ impl Frontend for Carried {
 
     fn clients(&self) -> usize {
         self.seen.clients.load(Ordering::Relaxed)
+    }
+
+    fn stays(&self, forced: bool) -> Option<String> {
+        self.run(move |frontend, _| frontend.stays(forced))
+    }
+
+    /// The carrier rings when all clients are held.
+    fn hold(&mut self, forced: bool, _core: &mut dyn Core) {
+        let seen = Arc::clone(&self.seen);
+        self.run(move |frontend, core| {
+            frontend.hold(forced, core);
+            seen.holds.store(true, Ordering::Relaxed);
+        });
+    }
+
+    fn held(&self) -> bool {
+        self.seen.held.load(Ordering::Acquire)
+    }
+
+    fn release(&mut self) {
+        let seen = Arc::clone(&self.seen);
+        self.run(move |frontend, _| {
+            frontend.release();
+            seen.holds.store(false, Ordering::Relaxed);
+            seen.held.store(false, Ordering::Release);
+        });
+    }
+
+    /// The parcel goes to the carrier, and comes back with its clients.
+    fn hand_over(&mut self, parcel: &mut Parcel, _core: &mut dyn Core) -> io::Result<()> {
+        let mut filled = std::mem::take(parcel);
+        let (filled, done) = self.run(move |frontend, core| {
+            let done = frontend.hand_over(&mut filled, core);
+            (filled, done)
+        });
+        *parcel = filled;
+        done
+    }
+
+    fn leave(&mut self) {
+        self.run(|frontend, _| frontend.leave());
     }
 }

@@ -29,17 +29,33 @@ use self::carried::Carried;
 use self::thread::{Carrier, Hosted};
 use crate::frontend::bell::Bell;
 use crate::frontend::desk::Clock;
-use crate::frontend::{Export, Frontend, TokenRange};
+use crate::frontend::{Core, Export, Frontend, TokenRange};
 
 /// A front-end that another thread may have.
 pub type Portable = Box<dyn Frontend + Send>;
 
+/// Something that a carrier does with a front-end.
+type Errand = Box<dyn FnOnce(&mut dyn Frontend, &mut dyn Core) + Send>;
+
 /// Orders of the pump to a carrier, for its front-end number `at`.
-#[derive(Debug)]
 enum Order {
-    Reply { at: usize, id: RequestId, result: Result<(), RequestError> },
-    Refused { at: usize, id: RequestId },
-    Stop { at: usize },
+    Reply {
+        at: usize,
+        id: RequestId,
+        result: Result<(), RequestError>,
+    },
+    Refused {
+        at: usize,
+        id: RequestId,
+    },
+    Stop {
+        at: usize,
+    },
+    /// The pump waits until that is done.
+    Run {
+        at: usize,
+        errand: Errand,
+    },
     Exports(Vec<Export>),
 }
 
@@ -60,6 +76,10 @@ struct Seen {
     clients: AtomicUsize,
     /// Whether the carrier was told to stop, and has nothing left to do.
     ended: AtomicBool,
+    /// Whether the front-end holds its clients, and whether all of them are held. Only the carrier
+    /// writes these.
+    holds: AtomicBool,
+    held: AtomicBool,
 }
 
 /// A carrier's thread. It ends when no holder of its orders is left, and the last of them waits for

@@ -53,6 +53,10 @@ impl Hosted {
     /// Lets the pump see how it is.
     fn show(&self) {
         self.seen.clients.store(self.frontend.clients(), Ordering::Relaxed);
+        let held = self.seen.holds.load(Ordering::Relaxed) && self.frontend.held();
+        if !self.seen.held.swap(held, Ordering::AcqRel) && held {
+            self.bell.ring();
+        }
         if self.stopping && self.frontend.idle() && !self.seen.ended.swap(true, Ordering::AcqRel) {
             self.bell.ring();
         }
@@ -142,6 +146,7 @@ impl Carrier {
                     self.with(at, |frontend, _, desk| frontend.reply(id, result, desk));
                 }
                 Ok(Order::Refused { at, id }) => self.with(at, |frontend, _, desk| frontend.refused(id, desk)),
+                Ok(Order::Run { at, errand }) => self.with(at, |frontend, _, desk| errand(&mut **frontend, desk)),
                 Ok(Order::Exports(exports)) => self.exports = exports,
                 Ok(Order::Stop { at }) => {
                     self.with(at, |frontend, registry, desk| frontend.stop(registry, desk));

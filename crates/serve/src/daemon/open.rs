@@ -246,12 +246,29 @@ impl Listening {
         }
     }
 
-    fn nbd(&mut self, at: &Listen, options: NbdOptions, exports: &[Export]) -> Result<(), ServeError> {
-        if self.carried.is_empty() {
-            self.place_here(Box::new(Nbd::bind(at, options)?), exports);
+    /// Listens for clients of NBD; with a parcel by the `nth` socket of NBD in it.
+    fn nbd(
+        &mut self,
+        at: &Listen,
+        options: NbdOptions,
+        exports: &[Export],
+        nth: usize,
+        parcel: Option<&Parcel>,
+    ) -> Result<(), ServeError> {
+        let carriers = self.carried.len();
+        let what = || format!("taking over the clients of NBD at {at}");
+        if carriers == 0 {
+            let nbd = match parcel {
+                None => Nbd::bind(at, options)?,
+                Some(parcel) => Nbd::take_over(at, options, nth, exports, parcel).map_err(failed(what()))?,
+            };
+            self.place_here(Box::new(nbd), exports);
             return Ok(());
         }
-        let (gate, all) = Gate::bind(at, options, self.carried.len())?;
+        let (gate, all) = match parcel {
+            None => Gate::bind(at, options, carriers)?,
+            Some(parcel) => Gate::take_over(at, options, nth, carriers, exports, parcel).map_err(failed(what()))?,
+        };
         self.place_here(Box::new(gate), exports);
         for (carried, nbd) in self.carried.iter_mut().zip(all) {
             carried.push(Box::new(nbd));
@@ -285,15 +302,8 @@ pub(super) fn listen(
                     uri_export: uri_export.clone(),
                     ..NbdOptions::default()
                 };
-                match parcel {
-                    Some(parcel) => {
-                        let nbd = Nbd::take_over(at, options, nbds, exports, parcel);
-                        let nbd = nbd.map_err(failed(format!("taking over the clients of NBD at {at}")))?;
-                        listening.place_here(Box::new(nbd), exports);
-                        nbds += 1;
-                    }
-                    None => listening.nbd(at, options, exports)?,
-                }
+                listening.nbd(at, options, exports, nbds, parcel)?;
+                nbds += 1;
             }
             Listener::VhostUserBlk { path, volume } => {
                 for export in vhost_user_blk_of(volume.as_deref(), path, exports) {

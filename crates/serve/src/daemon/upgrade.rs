@@ -110,12 +110,6 @@ impl Daemon {
         if self.stop.is_asked() {
             return Some("the daemon was asked to stop".to_owned());
         }
-        if self.config.carriers() > 0 {
-            return Some(
-                "with --threads clients are served by threads of their own, and can't be handed over yet: stop, and start the new program"
-                    .to_owned(),
-            );
-        }
         if status.cache_failed {
             return Some("the cache device has failed".to_owned());
         }

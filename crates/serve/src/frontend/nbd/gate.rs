@@ -2,23 +2,24 @@
 //! Accepts clients for several NBD front-ends, each of them in a thread of its own.
 //!
 //! A client goes to the front-end that has the fewest (test: `clients_are_spread`). The limit of
-//! clients is that of the address, not of a thread.
+//! clients is that of the address, not of a thread. Clients of another program are dealt out in the
+//! same way, however many threads that program had.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 use flashfront_engine::{RequestError, RequestId, Time};
-use mio::{Interest, Registry, Token, event::Event, event::Source};
+use mio::{Interest, Registry, event::Event, event::Source};
 
-use super::super::bell::Bell;
 use super::super::{Core, Export, Frontend, TokenRange};
+use super::hold::{HandedOver, put_listener};
 use super::listen::{Acceptor, BindError, is_about_client};
 use super::listener::Nbd;
 use super::options::NbdOptions;
 use super::stream::Socket;
+use super::way::Way;
 use crate::address::Listen;
 use crate::unaccepted::Unaccepted;
+use crate::upgrade::Parcel;
 
 /// When to try again to accept, if descriptors or memory have run out.
 const RETRY_NS: u64 = 1_000_000_000;
@@ -46,53 +47,13 @@ impl Full {
     }
 }
 
-/// Held by a client as long as it is served; how many hold one is how many clients there are.
-pub(super) type Place = Arc<()>;
-
-/// A client that has come.
-#[derive(Debug)]
-pub(super) struct Accepted {
-    pub(super) socket: Socket,
-    pub(super) place: Option<Place>,
-}
-
-/// A front-end behind the gate has this in the place of a listening socket.
-#[derive(Debug)]
-pub(super) struct Handed {
-    clients: Receiver<Accepted>,
-    bell: Arc<Bell>,
-}
-
-impl Handed {
-    pub(super) fn take(&self) -> io::Result<Accepted> {
-        self.bell.heard();
-        self.clients.try_recv().map_err(|_| io::ErrorKind::WouldBlock.into())
-    }
-
-    pub(super) fn register(&self, registry: &Registry, token: Token) -> io::Result<()> {
-        self.bell.register(registry, token)
-    }
-}
-
-/// The way to a front-end behind the gate.
-#[derive(Debug)]
-struct Way {
-    clients: Sender<Accepted>,
-    bell: Arc<Bell>,
-    places: Place,
-}
-
-impl Way {
-    fn clients(&self) -> usize {
-        Arc::strong_count(&self.places) - 1
-    }
-}
-
 /// The listening socket of an address, for several front-ends.
 #[derive(Debug)]
 pub struct Gate {
     acceptor: Option<Acceptor>,
     acceptable: bool,
+    /// No client is accepted.
+    held: bool,
     at: Listen,
     options: NbdOptions,
     tokens: TokenRange,
@@ -110,18 +71,45 @@ impl Gate {
     /// See [`BindError`].
     pub fn bind(listen: &Listen, options: NbdOptions, frontends: usize) -> Result<(Self, Vec<Nbd>), BindError> {
         let (acceptor, at) = Acceptor::bind(listen, options.insecure || options.tls.is_some())?;
+        Self::with(acceptor, at, options, frontends).map_err(|error| BindError::Io { at: listen.clone(), error })
+    }
+
+    /// Listens by the socket of another program, the `nth` of the parcel. The front-ends go on with
+    /// its clients.
+    ///
+    /// # Errors
+    /// What came is not what this program understands.
+    pub(crate) fn take_over(
+        listen: &Listen,
+        options: NbdOptions,
+        nth: usize,
+        frontends: usize,
+        exports: &[Export],
+        parcel: &Parcel,
+    ) -> io::Result<(Self, Vec<Nbd>)> {
+        let HandedOver { acceptor, at, clients } = HandedOver::unpack(listen, &options, nth, parcel)?;
+        let (gate, mut all) = Self::with(acceptor, at, options, frontends)?;
+        for client in &clients {
+            let ways = gate.ways.iter().zip(&mut all);
+            if let Some((way, nbd)) = ways.min_by_key(|(way, _)| way.clients()) {
+                nbd.take_up(client, Some(way.place()), exports, parcel)?;
+            }
+        }
+        Ok((gate, all))
+    }
+
+    fn with(acceptor: Acceptor, at: Listen, options: NbdOptions, frontends: usize) -> io::Result<(Self, Vec<Nbd>)> {
         let (mut ways, mut all) = (Vec::new(), Vec::new());
         for _ in 0..frontends {
-            let (sender, clients) = channel();
-            let bell = Bell::new().map_err(|error| BindError::Io { at: at.clone(), error })?;
-            let bell = Arc::new(bell);
-            ways.push(Way { clients: sender, bell: Arc::clone(&bell), places: Place::default() });
-            all.push(Nbd::with(Acceptor::Gate(Handed { clients, bell }), at.clone(), options.clone()));
+            let (way, handed) = Way::new()?;
+            ways.push(way);
+            all.push(Nbd::with(Acceptor::Gate(handed), at.clone(), options.clone()));
         }
         let tokens = TokenRange { first: 0, count: 0 };
         let gate = Self {
             acceptor: Some(acceptor),
             acceptable: false,
+            held: false,
             at,
             options,
             tokens,
@@ -140,11 +128,11 @@ impl Gate {
     }
 
     fn accept(&mut self) {
-        while let Some(acceptor) = self.acceptor.as_ref().filter(|_| self.acceptable) {
+        while let Some(acceptor) = self.acceptor.as_mut().filter(|_| self.acceptable && !self.held) {
             match acceptor.accept() {
                 Ok(accepted) => {
                     self.unaccepted.over();
-                    self.hand_over(accepted.socket);
+                    self.let_in(accepted.socket);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.unaccepted.over();
@@ -159,7 +147,7 @@ impl Gate {
 
     /// Hands a client to the front-end that has least to do. Without a place for it the socket is
     /// dropped, which is a clear answer.
-    fn hand_over(&mut self, socket: Socket) {
+    fn let_in(&mut self, socket: Socket) {
         let clients: usize = self.ways.iter().map(Way::clients).sum();
         let way = self.ways.iter().min_by_key(|way| way.clients());
         let most = self.options.connections_max;
@@ -168,10 +156,7 @@ impl Gate {
         }
         self.full.let_in();
         if let Some(way) = way {
-            let place = Some(Arc::clone(&way.places));
-            if way.clients.send(Accepted { socket, place }).is_ok() {
-                way.bell.ring();
-            }
+            way.hand_over(socket);
         }
     }
 }
@@ -237,6 +222,31 @@ impl Frontend for Gate {
 
     fn clients(&self) -> usize {
         0
+    }
+
+    fn stays(&self, _forced: bool) -> Option<String> {
+        None
+    }
+
+    fn hold(&mut self, _forced: bool, _core: &mut dyn Core) {
+        self.held = true;
+    }
+
+    fn release(&mut self) {
+        self.held = false;
+    }
+
+    /// Puts the listening socket in. Front-ends in other threads are asked later, and add their
+    /// clients.
+    fn hand_over(&mut self, parcel: &mut Parcel, _core: &mut dyn Core) -> io::Result<()> {
+        let acceptor = self.acceptor.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        put_listener(acceptor, &self.at, parcel)
+    }
+
+    fn leave(&mut self) {
+        if let Some(acceptor) = &mut self.acceptor {
+            acceptor.leave();
+        }
     }
 }
 

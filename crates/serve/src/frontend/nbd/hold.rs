@@ -25,6 +25,7 @@ use super::options::NbdOptions;
 use super::peer::Peer;
 use super::stream::{Socket, Stream};
 use super::wait::Wait;
+use super::way::Place;
 use crate::address::Listen;
 use crate::report::counted;
 use crate::socket::SocketFile;
@@ -33,14 +34,63 @@ use crate::upgrade::{Descriptor, Parcel};
 /// A listening socket with its clients.
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedNbd {
+    /// The address, by which front-ends in other threads find where their clients belong.
+    at: String,
     listener: Descriptor,
     clients: Vec<SavedClient>,
 }
 
+/// A client's socket, and its conversation.
 #[derive(Debug, Serialize, Deserialize)]
-struct SavedClient {
+pub(super) struct SavedClient {
     socket: Descriptor,
     conversation: Saved,
+}
+
+/// The address of another program, and its clients.
+pub(super) struct HandedOver {
+    pub(super) acceptor: Acceptor,
+    /// The address, with the port.
+    pub(super) at: Listen,
+    pub(super) clients: Vec<SavedClient>,
+}
+
+impl HandedOver {
+    /// Takes the `nth` address of NBD out of the parcel.
+    pub(super) fn unpack(listen: &Listen, options: &NbdOptions, nth: usize, parcel: &Parcel) -> io::Result<Self> {
+        let saved = parcel.state.listeners.get(nth).ok_or(io::ErrorKind::NotFound)?;
+        let SavedNbd { listener, clients, .. } = serde_json::from_value(saved.clone())?;
+        if clients.len() > usize::from(options.connections_max) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "more clients than this program takes"));
+        }
+        let listener = parcel.descriptor(listener)?;
+        let (acceptor, at) = match listen {
+            Listen::Unix(path) => {
+                let listener = mio::net::UnixListener::from_std(UnixListener::from(listener));
+                (Acceptor::Unix { listener, file: SocketFile::of(path) }, listen.clone())
+            }
+            Listen::Tcp { host, .. } => {
+                let listener = std::net::TcpListener::from(listener);
+                let port = listener.local_addr()?.port();
+                let at = Listen::Tcp { host: host.clone(), port };
+                (Acceptor::Tcp(mio::net::TcpListener::from_std(listener)), at)
+            }
+        };
+        Ok(Self { acceptor, at, clients })
+    }
+}
+
+/// Puts a listening socket into the parcel, still without clients.
+pub(super) fn put_listener(acceptor: &Acceptor, at: &Listen, parcel: &mut Parcel) -> io::Result<()> {
+    let listener = match acceptor {
+        Acceptor::Unix { listener, .. } => parcel.put(listener)?,
+        Acceptor::Tcp(listener) => parcel.put(listener)?,
+        // The gate has put its own in.
+        Acceptor::Gate(_) => return Ok(()),
+    };
+    let saved = SavedNbd { at: at.to_string(), listener, clients: Vec::new() };
+    parcel.state.listeners.push(serde_json::to_value(saved)?);
+    Ok(())
 }
 
 impl Nbd {
@@ -56,41 +106,36 @@ impl Nbd {
         exports: &[Export],
         parcel: &Parcel,
     ) -> io::Result<Self> {
-        let saved = parcel.state.listeners.get(nth).ok_or(io::ErrorKind::NotFound)?;
-        let saved: SavedNbd = serde_json::from_value(saved.clone())?;
-        let listener = parcel.descriptor(saved.listener)?;
-        let (acceptor, at) = match listen {
-            Listen::Unix(path) => {
-                let listener = mio::net::UnixListener::from_std(UnixListener::from(listener));
-                (Acceptor::Unix { listener, file: SocketFile::of(path) }, listen.clone())
-            }
-            Listen::Tcp { host, .. } => {
-                let listener = std::net::TcpListener::from(listener);
-                let port = listener.local_addr()?.port();
-                let at = Listen::Tcp { host: host.clone(), port };
-                (Acceptor::Tcp(mio::net::TcpListener::from_std(listener)), at)
-            }
-        };
+        let HandedOver { acceptor, at, clients } = HandedOver::unpack(listen, &options, nth, parcel)?;
         let mut nbd = Self::with(acceptor, at, options);
-        if saved.clients.len() > nbd.peers.len() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "more clients than this program takes"));
-        }
-        for (number, client) in saved.clients.iter().enumerate() {
-            let Some(connection) = Connection::take_up(number as u16, &client.conversation, exports, parcel)? else {
-                continue;
-            };
-            let socket = parcel.descriptor(client.socket)?;
-            let socket = match listen {
-                Listen::Unix(_) => Socket::Unix(mio::net::UnixStream::from_std(UnixStream::from(socket))),
-                Listen::Tcp { .. } => Socket::Tcp(mio::net::TcpStream::from_std(std::net::TcpStream::from(socket))),
-            };
-            let visit = Visit::begin(format!("NBD at {}", nbd.at), socket.peer());
-            let mut peer = Peer::new(Stream::Plain(socket), connection, visit, None);
-            // Bytes that came before may be a whole request.
-            peer.wait = Wait::Own;
-            nbd.peers[number] = Some(peer);
-        }
+        clients.iter().try_for_each(|client| nbd.take_up(client, None, exports, parcel))?;
         Ok(nbd)
+    }
+
+    /// Goes on with a client of another program. There must be a place for it. A client whose
+    /// volume is gone is let go.
+    pub(super) fn take_up(
+        &mut self,
+        client: &SavedClient,
+        place: Option<Place>,
+        exports: &[Export],
+        parcel: &Parcel,
+    ) -> io::Result<()> {
+        let number = self.peers.iter().position(Option::is_none).ok_or(io::ErrorKind::InvalidData)?;
+        let Some(connection) = Connection::take_up(number as u16, &client.conversation, exports, parcel)? else {
+            return Ok(());
+        };
+        let socket = parcel.descriptor(client.socket)?;
+        let socket = match self.at {
+            Listen::Unix(_) => Socket::Unix(mio::net::UnixStream::from_std(UnixStream::from(socket))),
+            Listen::Tcp { .. } => Socket::Tcp(mio::net::TcpStream::from_std(std::net::TcpStream::from(socket))),
+        };
+        let visit = Visit::begin(format!("NBD at {}", self.at), socket.peer());
+        let mut peer = Peer::new(Stream::Plain(socket), connection, visit, place);
+        // Bytes that came before may be a whole request.
+        peer.wait = Wait::Own;
+        self.peers[number] = Some(peer);
+        Ok(())
     }
 
     /// Watches the sockets of clients that were taken over.
@@ -152,22 +197,32 @@ impl Nbd {
         }
     }
 
-    /// Puts copies of all sockets, and all conversations, into the parcel.
+    /// Puts copies of all sockets, and all conversations, into the parcel. Clients that the gate
+    /// has accepted, and nobody has taken, are among them.
     pub(super) fn put_into(&mut self, parcel: &mut Parcel, core: &mut dyn Core) -> io::Result<()> {
-        let Some(acceptor) = &self.acceptor else { return Err(io::ErrorKind::NotConnected.into()) };
-        let listener = match acceptor {
-            Acceptor::Unix { listener, .. } => parcel.put(listener)?,
-            Acceptor::Tcp(listener) => parcel.put(listener)?,
-            Acceptor::Gate(_) => return Err(io::ErrorKind::Unsupported.into()),
-        };
+        let security = self.security();
+        let Some(acceptor) = &mut self.acceptor else { return Err(io::ErrorKind::NotConnected.into()) };
+        put_listener(acceptor, &self.at, parcel)?;
         let mut clients = Vec::new();
         for peer in self.peers.iter().flatten() {
             let Some(Stream::Plain(socket)) = &peer.stream else { return Err(io::ErrorKind::NotConnected.into()) };
             let socket = parcel.put(socket)?;
             clients.push(SavedClient { socket, conversation: peer.connection.save(parcel, core) });
         }
+        if let Acceptor::Gate(handed) = acceptor {
+            for accepted in handed.look() {
+                let socket = parcel.put(&accepted.socket)?;
+                clients.push(SavedClient { socket, conversation: Connection::new(0, security).save(parcel, core) });
+            }
+        }
         parcel.state.clients += clients.len() as u64;
-        parcel.state.listeners.push(serde_json::to_value(SavedNbd { listener, clients })?);
+        let at = self.at.to_string();
+        let mut listeners = parcel.state.listeners.iter_mut();
+        let ours = listeners.find(|saved| saved["at"] == *at).and_then(|saved| saved["clients"].as_array_mut());
+        let ours = ours.ok_or(io::ErrorKind::NotFound)?;
+        for client in clients {
+            ours.push(serde_json::to_value(client)?);
+        }
         self.hold = Hold::Handed;
         Ok(())
     }

@@ -12,8 +12,8 @@ use mio::net::{TcpListener, TcpStream, UnixListener};
 use mio::{Interest, Registry, Token, event::Source};
 use rustix::net::sockopt;
 
-use super::gate::{Accepted, Handed};
 use super::stream::Socket;
+use super::way::{Accepted, Handed};
 use crate::address::Listen;
 use crate::socket::{BindError as SocketError, SocketFile, bind as bind_unix};
 
@@ -90,7 +90,7 @@ impl Acceptor {
         }
     }
 
-    pub(super) fn accept(&self) -> io::Result<Accepted> {
+    pub(super) fn accept(&mut self) -> io::Result<Accepted> {
         let socket = match self {
             Self::Unix { listener, .. } => Socket::Unix(listener.accept()?.0),
             Self::Tcp(listener) => {
@@ -103,6 +103,13 @@ impl Acceptor {
             Self::Gate(handed) => return handed.take(),
         };
         Ok(Accepted { socket, place: None })
+    }
+
+    /// Leaves the socket's file to another program.
+    pub(super) fn leave(&mut self) {
+        if let Self::Unix { file, .. } = self {
+            file.leave();
+        }
     }
 }
 

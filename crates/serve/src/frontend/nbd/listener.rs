@@ -21,13 +21,14 @@ use super::super::piece::PieceId;
 use super::super::visit::Visit;
 use super::super::{Core, Export, Frontend, TokenRange};
 use super::connection::Connection;
-use super::gate::{Accepted, Full};
+use super::gate::Full;
 use super::limits::UNREAD_BYTES_MAX;
 use super::listen::{Acceptor, BindError, is_about_client};
 use super::options::NbdOptions;
 use super::peer::Peer;
 use super::stream::Stream;
 use super::wait::Wait;
+use super::way::Accepted;
 use crate::address::Listen;
 use crate::unaccepted::Unaccepted;
 use crate::upgrade::Parcel;
@@ -116,7 +117,7 @@ impl Nbd {
         self.peers.iter().flatten().count()
     }
 
-    fn security(&self) -> Security {
+    pub(super) fn security(&self) -> Security {
         match (&self.options.tls, &self.at) {
             (None, _) => Security::Off,
             (Some(_), Listen::Unix(_)) => Security::Offered,
@@ -126,7 +127,7 @@ impl Nbd {
 
     fn accept(&mut self, registry: &Registry) {
         while self.acceptable && self.hold == Hold::No {
-            let Some(acceptor) = &self.acceptor else {
+            let Some(acceptor) = &mut self.acceptor else {
                 return;
             };
             let Accepted { mut socket, place } = match acceptor.accept() {
@@ -437,8 +438,8 @@ impl Frontend for Nbd {
     }
 
     fn leave(&mut self) {
-        if let Some(Acceptor::Unix { file, .. }) = &mut self.acceptor {
-            file.leave();
+        if let Some(acceptor) = &mut self.acceptor {
+            acceptor.leave();
         }
     }
 }

@@ -45,6 +45,7 @@ mod tests;
 mod tls;
 mod wait;
 mod watch;
+mod way;
 mod write;
 mod zeroes;
 

@@ -7,10 +7,10 @@ use flashfront_engine::Time;
 use super::super::Core;
 use super::super::visit::Visit;
 use super::connection::Connection;
-use super::gate::Place;
 use super::parked::Resumed;
 use super::stream::Stream;
 use super::wait::Wait;
+use super::way::Place;
 
 /// A client.
 #[derive(Debug)]

@@ -119,7 +119,7 @@ fn a_socket_that_took_our_place_is_not_removed() {
 /// for ever.
 #[test]
 fn clients_of_machines_that_are_gone_are_noticed() {
-    let (acceptor, at) = Acceptor::bind(&Listen::parse("tcp:127.0.0.1:0").unwrap(), false).unwrap();
+    let (mut acceptor, at) = Acceptor::bind(&Listen::parse("tcp:127.0.0.1:0").unwrap(), false).unwrap();
     let Listen::Tcp { host, port } = at else { panic!("not TCP") };
     let _client = std::net::TcpStream::connect((host, port)).unwrap();
     // The kernel has it in its queue when the client is told.
