@@ -124,6 +124,31 @@ fn wish(place: &Place, manifest: &Manifest, wanted: Wanted) -> Result<(), Error>
     Ok(())
 }
 
+/// Holds a snapshot by another name. Returns the number of its manifest.
+///
+/// The writer may have deleted a part of the state before it could see the wish, if the snapshot is
+/// forgotten meanwhile. So the snapshot must be there when the other name is.
+fn hold(place: &Place, name: &str, pin: &str) -> Result<u64, Error> {
+    for _ in 0..SNAPSHOT_TRIES {
+        let newest = newest(place)?;
+        let held = newest.snapshots.iter().find(|it| it.name == pin).map(|it| it.manifest);
+        let forgets = || wish(place, &newest, Wanted::Forget { name: pin.to_owned() });
+        match snapshot_of(place, &newest, name).map(|it| it.manifest) {
+            Ok(manifest) if held == Some(manifest) => return Ok(manifest),
+            // An older snapshot had this name when somebody began to clone it.
+            Ok(_) if held.is_some() => forgets()?,
+            Ok(manifest) => wish(place, &newest, Wanted::Snapshot { name: pin.to_owned(), manifest })?,
+            Err(gone) => {
+                if held.is_some() {
+                    forgets()?;
+                }
+                return Err(gone);
+            }
+        }
+    }
+    Err(Error::TooFast { url: place.to_string(), tries: SNAPSHOT_TRIES })
+}
+
 /// Makes a volume that begins as a snapshot of another one, and shares its objects.
 ///
 /// # Errors
@@ -133,13 +158,11 @@ pub fn clone(from: &Place, name: &str, to: &Place) -> Result<(), Error> {
         return Err(Error::Apart { from: from.to_string(), to: to.to_string() });
     }
     is_free(to)?;
-    let session = Session::open(from, Mode::Read, Options::default())?;
-    let manifest = session.snapshot(name)?.manifest;
-    let newest = session.into_volume().manifest().clone();
-    let (writes, to) = (to_write(from, newest.single_writer)?, &to_write(to, newest.single_writer)?);
+    let single_writer = newest(from)?.single_writer;
+    let (writes, to) = (to_write(from, single_writer)?, &to_write(to, single_writer)?);
     // The clone's own hold on the state: the snapshot itself may be forgotten.
     let pin = format!("{name} for the clone {to}");
-    wish(&writes, &newest, Wanted::Snapshot { name: pin, manifest })?;
+    let manifest = hold(&writes, name, &pin)?;
     let state = Session::open(from, Mode::ReadAt(manifest), Options::default())?.into_volume();
     let source: Arc<str> = from.prefix().into();
     let (objects, first) = state.clone_from(&source, random_id(), this_writer());
