@@ -49,7 +49,7 @@ const VERBS: &[Verb] = &[
     Verb { name: "reference", summary: "writes docs/reference/cli.md and config.md anew", run: book::reference },
     Verb {
         name: "sweep",
-        summary: "a power cut at every event of every workload; --point P: one again",
+        summary: "a power cut at every event of every workload; --objects: of volumes in stores; --point P: one again",
         run: proof::sweep,
     },
     Verb {

@@ -36,6 +36,7 @@ pub(crate) fn soak(args: &[String]) -> Result<(), Failed> {
         }
     };
     keep("sweep", run(&mut cargo(["x", "sweep"])));
+    keep("sweep of objects", run(&mut cargo(["x", "sweep", "--objects"])));
     loop {
         let left = all.saturating_sub(begin.elapsed());
         if rounds > 0 && left.is_zero() {

@@ -121,7 +121,7 @@ impl Volume {
     /// Tells when a manifest has it.
     ///
     /// # Panics
-    /// If there are writes that were not flushed.
+    /// If there are writes that were not flushed, or a checkpoint since the last flush.
     pub fn roll_back(&mut self, older: Self, ticket: Ticket, fx: &mut Vec<Effect>) {
         roll_back::roll_back(&mut self.state, older.state, ticket, fx);
     }

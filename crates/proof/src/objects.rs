@@ -6,8 +6,10 @@
 //! volume was, and must have every flush that was acknowledged. Snapshots must stay what they were.
 
 mod content;
+mod judge;
 mod life;
 mod store;
+pub mod sweep;
 mod writers;
 
 use crate::panics;

@@ -44,7 +44,7 @@ const CLIPPY: Step = Step {
 /// The release binary is built in the second track, while the first runs tests that wait for
 /// devices. The end-to-end tests follow it there: they wait for daemons and clients, beside the
 /// sweep and torture, which need processors alone.
-pub(super) const STEPS: [Step; 16] = [
+pub(super) const STEPS: [Step; 17] = [
     FORMAT,
     TIDY,
     Step { name: "no-std", track: Track::Alone, cargo: &["x", "no-std"] },
@@ -52,6 +52,7 @@ pub(super) const STEPS: [Step; 16] = [
     Step { name: "build of the tests", track: Track::Alone, cargo: &["x", "test", "--no-run"] },
     Step { name: "unit, property, conformance", track: Track::First, cargo: &["x", "test"] },
     Step { name: "crash sweep", track: Track::First, cargo: &["x", "sweep"] },
+    Step { name: "crash sweep of volumes in object stores", track: Track::First, cargo: &["x", "sweep", "--objects"] },
     Step { name: "torture, fresh seeds", track: Track::First, cargo: &["x", "torture", "--seconds", "60"] },
     Step {
         name: "torture of volumes in object stores",

@@ -10,7 +10,7 @@ use crate::recent::Recent;
 /// Puts the state of an older manifest in place of this one. Tells when a manifest has it.
 ///
 /// # Panics
-/// If there are writes that were not flushed.
+/// If there are writes that were not flushed, or a checkpoint since the last flush.
 pub(super) fn roll_back(state: &mut State, older: State, ticket: Ticket, fx: &mut Vec<Effect>) {
     assert!(state.queue.is_empty() && state.open.is_none(), "bug: rolled back over writes under way");
     assert_eq!(state.manifest.volume, older.manifest.volume, "bug: rolled back to another volume");

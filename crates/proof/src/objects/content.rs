@@ -27,23 +27,27 @@ pub(super) fn side_by_side(block: usize, most: usize) -> usize {
 /// A stamp for each block. 0: zeroes.
 pub(super) type Content = Vec<u64>;
 
-/// A change.
-#[derive(Clone, Copy, Debug)]
+/// A change: blocks that follow each other have these stamps from now on.
+#[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) block: usize,
-    pub(super) blocks: usize,
-    pub(super) stamp: u64,
+    pub(super) stamps: Vec<u64>,
 }
 
 impl Change {
+    /// A write with one stamp.
+    pub(super) fn write(block: usize, blocks: usize, stamp: u64) -> Self {
+        Self { block, stamps: vec![stamp; blocks] }
+    }
+
     pub(super) fn apply(&self, content: &mut Content) {
-        content[self.block..self.block + self.blocks].fill(self.stamp);
+        content[self.block..self.block + self.stamps.len()].copy_from_slice(&self.stamps);
     }
 
     /// The bytes of the write.
     pub(super) fn bytes(&self) -> Vec<u8> {
-        let len = self.blocks * (BLOCK_SECTORS * SECTOR_BYTES) as usize;
-        self.stamp.to_le_bytes().into_iter().cycle().take(len).collect()
+        let words = (BLOCK_SECTORS * SECTOR_BYTES) as usize / size_of::<u64>();
+        self.stamps.iter().flat_map(|stamp| stamp.to_le_bytes().repeat(words)).collect()
     }
 }
 

@@ -4,14 +4,15 @@
 
 mod acts;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use flashfront_device::Rng;
-use flashfront_object::{Answer, Effect, Fault, Form, Key, Manifest, Mode, Name, Opening, Options, Volume};
+use flashfront_object::{Answer, Effect, Fault, Form, Manifest, Mode, Name, Opening, Options};
 
-use super::content::{BLOCK_SECTORS, BLOCKS, Change, Content, SECTORS, sector};
+use super::content::{BLOCK_SECTORS, BLOCKS, Content, SECTORS, sector};
+use super::judge::{self, id};
 use super::store::{Fate, Rates, Store, attempt_of, test_keys, token_of};
-use super::writers::{Base, Waited, Writer};
+use super::writers::{Waited, Writer};
 
 const VOLUME: [u8; 16] = *b"the volume of it";
 /// Milliseconds until a request without an answer is given up.
@@ -245,34 +246,19 @@ impl Life {
     /// A writer has opened the volume: what it has found must be a state of the one before.
     fn opened(&mut self, number: usize, manifest: &Manifest) {
         self.lived.writers += 1;
-        let Ok(content) = self.store.content(Mode::ReadAt(manifest.number)) else {
-            let is_overtaken = self.store.newest().epoch > manifest.epoch;
-            assert!(is_overtaken, "the manifest of writer {number} is not complete");
-            self.writers[number].die();
-            return;
-        };
-        let before = self.store.newest_below(manifest.number).expect("a writer takes over from somebody");
-        let parent = self.owner(before);
-        let changes = match self.writers[parent].moment_of(&content) {
-            Ok(changes) => changes,
-            Err(what) => panic!("writer {number} takes over from {parent} and finds {what}"),
-        };
-        let writer = &mut self.writers[number];
-        (writer.base, writer.epoch) = (Some(Base { parent, changes, content }), Some(manifest.epoch));
+        match judge::opened(number, manifest, &mut self.store, &self.writers) {
+            Ok(Some(base)) => {
+                let writer = &mut self.writers[number];
+                (writer.base, writer.epoch) = (Some(base), Some(manifest.epoch));
+            }
+            Ok(None) => {
+                self.writers[number].die();
+                return;
+            }
+            Err(what) => panic!("{what}"),
+        }
         let delay = self.rng.below(50);
         self.after(delay, Event::Client { writer: number });
-    }
-
-    /// The writer whose state a manifest has. One that has created its first manifest, and was
-    /// overtaken before it could open the volume, has left the state of the one before.
-    fn owner(&self, mut manifest: Manifest) -> usize {
-        loop {
-            let writer = parse(&manifest.writer);
-            if self.writers[writer].epoch == Some(manifest.epoch) {
-                return writer;
-            }
-            manifest = self.store.newest_below(manifest.number).expect("a writer takes over from somebody");
-        }
     }
 
     fn take_over(&mut self) {
@@ -295,28 +281,12 @@ impl Life {
     /// alone has it.
     fn look(&mut self, number: usize) {
         self.lived.looks += 1;
-        let flushed = self.writers[number].flushed;
-        for (other, writer) in self.writers.iter().enumerate() {
-            if let Some(base) = &writer.base
-                && base.parent == number
-                && other != number
-            {
-                assert!(
-                    base.changes >= flushed,
-                    "writer {number} acknowledged {flushed} changes after writer {other} took over with {}",
-                    base.changes
-                );
-            }
-        }
+        judge::acknowledged(number, &self.writers).unwrap_or_else(|what| panic!("{what}"));
         self.look_at_bucket();
     }
 
     fn look_at_bucket(&mut self) {
-        let newest = self.store.newest();
-        let head = self.owner(newest);
-        let content = self.store.content(Mode::Read).unwrap_or_else(|what| panic!("{what}"));
-        let moment = self.writers[head].moment_of(&content);
-        moment.unwrap_or_else(|what| panic!("the bucket alone, of writer {head}, holds {what}"));
+        judge::look(&mut self.store, &self.writers).unwrap_or_else(|what| panic!("{what}"));
     }
 
     /// The store is well from now on: a last writer gets all done, and everything is looked at.
@@ -328,21 +298,17 @@ impl Life {
         self.live();
         for round in 0..3 {
             let writer = &mut self.writers[last];
-            let volume = writer.volume.as_mut().expect("the last writer opens the volume");
             let mut fx = Vec::new();
             self.stamp += 1;
-            let change = Change { block: round, blocks: 1, stamp: self.stamp };
-            volume.write(sector(round), &change.bytes(), &mut fx).expect("nobody has overtaken the last writer");
-            writer.changes.push(change);
-            writer.tickets += 1;
-            writer.waited.insert(writer.tickets, Waited::Flush(writer.changes.len()));
-            writer.borders.insert(writer.changes.len());
+            writer.write(round, 1, self.stamp, &mut fx);
+            let ticket = writer.wait(Waited::Flush(writer.changes.len()));
+            let volume = writer.open();
             match round {
                 0 => volume.checkpoint(&mut fx),
                 1 => volume.collect(0, 90, &mut fx),
                 _ => {}
             }
-            volume.publish(writer.tickets, &mut fx);
+            volume.publish(ticket, &mut fx);
             self.send(last, fx);
             self.live();
             assert!(self.writers[last].waited.is_empty(), "the last writer waits for ever");
@@ -378,24 +344,7 @@ impl Life {
         self.send(last, fx);
         self.live();
         assert!(self.writers[last].waited.is_empty(), "an end waits for ever");
-        let books =
-            |volume: &Volume| -> BTreeSet<(Key, u64)> { volume.objects().map(|it| (it.key(), it.live)).collect() };
-        let alone = self.store.open(Mode::Read).expect("the bucket alone has the volume");
-        let volume = self.writers[last].volume.as_ref().expect("the last writer has the volume");
-        let (kept, counted) = (books(volume), books(&alone));
-        let differ: Vec<_> = kept.symmetric_difference(&counted).map(|it| (it, kept.contains(it))).collect();
-        assert!(differ.is_empty(), "by the books of the last writer (true), and by the map (false): {differ:?}");
+        let volume = self.writers[last].open();
+        judge::compare_books(volume, &mut self.store).unwrap_or_else(|what| panic!("{what}"));
     }
-}
-
-/// A writer's random number, which is its place in the list.
-fn id(number: usize) -> [u8; 16] {
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&(number as u64).to_le_bytes());
-    id
-}
-
-fn parse(id: &[u8; 16]) -> usize {
-    let (number, _) = id.split_at(8);
-    number.iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
 }

@@ -34,7 +34,7 @@ pub(super) enum Fate {
 }
 
 /// The store.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Store {
     pub(super) objects: BTreeMap<Name, Vec<u8>>,
 }

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flashfront_object::{Opening, Volume};
+use flashfront_object::{Effect, Opening, Told, Trouble, Volume};
 
-use super::content::{BLOCKS, Change, Content};
+use super::content::{BLOCK_SECTORS, BLOCKS, Change, Content, sector, stamps};
 
 /// From which state of which writer another one has taken over.
 #[derive(Clone, Debug)]
@@ -64,8 +64,88 @@ impl Writer {
         self.opening.is_some() || self.volume.is_some()
     }
 
+    /// What is known of this writer, without its volume.
+    pub(super) fn record(&self) -> Self {
+        Self {
+            opening: None,
+            volume: None,
+            epoch: self.epoch,
+            base: self.base.clone(),
+            changes: self.changes.clone(),
+            flushed: self.flushed,
+            waited: BTreeMap::new(),
+            tickets: self.tickets,
+            whole: self.whole,
+            borders: self.borders.clone(),
+            paused_until: 0,
+        }
+    }
+
     pub(super) fn die(&mut self) {
         (self.opening, self.volume) = (None, None);
+    }
+
+    /// The volume, which is open.
+    pub(super) fn open(&mut self) -> &mut Volume {
+        self.volume.as_mut().expect("bug: the writer has no volume")
+    }
+
+    /// Writes one stamp to blocks that follow each other, 0 as zeroes. A volume that refuses the
+    /// write is not written to.
+    pub(super) fn write(&mut self, block: usize, blocks: usize, stamp: u64, fx: &mut Vec<Effect>) {
+        let Some(volume) = &mut self.volume else { return };
+        let change = Change::write(block, blocks, stamp);
+        let start = sector(block);
+        let written = match stamp {
+            0 => volume.zero(start, blocks as u64 * BLOCK_SECTORS, fx),
+            _ => volume.write(start, &change.bytes(), fx),
+        };
+        if written.is_ok() {
+            self.changes.push(change);
+        }
+    }
+
+    /// Waits for something. Returns the ticket.
+    pub(super) fn wait(&mut self, waited: Waited) -> u64 {
+        if let Waited::Flush(changes) = waited {
+            self.borders.insert(changes);
+        }
+        self.tickets += 1;
+        self.waited.insert(self.tickets, waited);
+        self.tickets
+    }
+
+    /// What this writer waited for has ended. Returns whether a flush was acknowledged.
+    /// `is_overtaken`: another writer has opened the volume. `is_harmed`: bytes are harmed on their
+    /// way now and then.
+    pub(super) fn told(
+        &mut self,
+        ticket: u64,
+        result: Result<Told, Trouble>,
+        is_overtaken: bool,
+        is_harmed: bool,
+    ) -> Result<bool, String> {
+        let Some(waited) = self.waited.remove(&ticket) else { return Ok(false) };
+        match (waited, result) {
+            (Waited::Flush(changes), Ok(Told::Flushed(_))) => {
+                self.flushed = self.flushed.max(changes);
+                Ok(true)
+            }
+            (Waited::Read { block, blocks, changes }, Ok(Told::Read(bytes))) => {
+                let found = stamps(&bytes).map_err(|what| format!("a read: {what}"))?;
+                assert_eq!(found.len(), blocks);
+                self.may_read(block, changes, &found).map_err(|what| format!("a read: {what}"))?;
+                Ok(false)
+            }
+            (Waited::Collect, Ok(Told::Collected(_)) | Err(Trouble::Damaged { .. })) => Ok(false),
+            // Bytes that are harmed on their way again and again.
+            (Waited::Read { .. }, Err(Trouble::Damaged { what, .. })) if what.contains("checksum") && is_harmed => {
+                Ok(false)
+            }
+            (_, Err(_)) if is_overtaken => Ok(false),
+            (_, Err(trouble)) => Err(format!("nobody has overtaken it: {trouble}")),
+            (waited, told) => Err(format!("it waits for {waited:?} and is told {told:?}")),
+        }
     }
 
     /// Whether a read that began after so many changes may bring this.

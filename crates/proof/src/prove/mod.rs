@@ -5,6 +5,7 @@ pub(crate) mod canaries;
 pub(crate) mod golden;
 pub(crate) mod objects;
 pub(crate) mod sweep;
+pub(crate) mod sweep_objects;
 pub(crate) mod torture;
 
 use std::io::{IsTerminal, Write};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// The command line, as it is told after a mistake.
 pub(crate) const USAGE: &str = "\
-usage: flashfront-proof sweep [--point POINT | --workload NAME]
+usage: flashfront-proof sweep [--objects] [--point POINT | --workload NAME]
        flashfront-proof torture [--seconds N] [--seed S] [--with NAME=NUMBER,...]
        flashfront-proof torture --objects [--seconds N] [--seed S]
        flashfront-proof golden [--seeds N]

@@ -118,12 +118,17 @@ pub(crate) fn canaries() -> Result<bool, String> {
     for (canary, name) in Canary::ALL {
         plant(Some(*canary));
         let found = (0..SEEDS_MAX).find_map(|seed| Some((seed, live(seed).err()?)));
+        let swept = super::sweep_objects::first_violation();
         plant(None);
         match found {
             Some((seed, failure)) if live(seed).is_ok() => {
                 caught += 1;
                 let short: String = one_line(&failure).chars().take(120).collect();
                 println!("{name}: caught by seed {seed}: {short}");
+                match swept {
+                    Some((point, _)) => println!("{name}: caught by sweep --objects --point {point}"),
+                    None => println!("{name}: NOT CAUGHT by the sweep"),
+                }
             }
             Some((seed, _)) => println!("FAILED: cargo x torture --objects --seed {seed}, without any canary"),
             None => println!("{name}: NOT CAUGHT by {SEEDS_MAX} seeds"),

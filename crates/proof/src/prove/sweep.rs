@@ -17,6 +17,7 @@ pub(crate) fn main(args: &[&str]) -> Result<bool, String> {
     match args {
         [] => all(|_| true),
         ["--workload", name] if WORKLOADS.iter().any(|it| it.name == *name) => all(|it| it.name == *name),
+        ["--objects", rest @ ..] => super::sweep_objects::main(rest),
         ["--point", point] => one(&point.parse()?),
         _ => Err(USAGE.to_owned()),
     }

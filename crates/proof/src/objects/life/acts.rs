@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use flashfront_object::{Effect, Mode, Name, Told, Trouble, Wanted, Wish};
 
-use super::{Event, HOUR, Life, VOLUME, id};
-use crate::objects::content::{BLOCK_SECTORS, BLOCKS, Change, Content, sector, side_by_side, stamps};
+use super::{Event, HOUR, Life, VOLUME};
+use crate::objects::content::{BLOCK_SECTORS, BLOCKS, Content, sector, side_by_side};
+use crate::objects::judge::id;
 use crate::objects::writers::Waited;
 
 impl Life {
@@ -27,41 +28,29 @@ impl Life {
         let mut fx = Vec::new();
         let block = self.rng.below(BLOCKS as u64) as usize;
         let blocks = side_by_side(block, 1 + self.rng.below(6) as usize);
-        writer.tickets += 1;
-        let ticket = writer.tickets;
         match self.rng.below(40) {
             0..18 if volume.has_room() => {
                 self.stamp += 1;
                 let is_zero = self.rng.below(8) == 0;
-                let change = Change { block, blocks, stamp: if is_zero { 0 } else { self.stamp } };
-                let start = sector(block);
-                let written = match is_zero {
-                    true => volume.zero(start, blocks as u64 * BLOCK_SECTORS, &mut fx),
-                    false => volume.write(start, &change.bytes(), &mut fx),
-                };
-                if written.is_ok() {
-                    writer.changes.push(change);
-                }
+                writer.write(block, blocks, if is_zero { 0 } else { self.stamp }, &mut fx);
             }
             0..26 => {
-                let changes = writer.changes.len();
-                writer.waited.insert(ticket, Waited::Read { block, blocks, changes });
-                volume.read(ticket, sector(block), blocks as u64 * BLOCK_SECTORS, &mut fx);
+                let ticket = writer.wait(Waited::Read { block, blocks, changes: writer.changes.len() });
+                writer.open().read(ticket, sector(block), blocks as u64 * BLOCK_SECTORS, &mut fx);
             }
             26..32 => {
-                writer.borders.insert(writer.changes.len());
-                writer.waited.insert(ticket, Waited::Flush(writer.changes.len()));
-                volume.flush(ticket, &mut fx);
+                let ticket = writer.wait(Waited::Flush(writer.changes.len()));
+                writer.open().flush(ticket, &mut fx);
             }
             32 => {
-                writer.borders.insert(writer.changes.len());
-                writer.waited.insert(ticket, Waited::Flush(writer.changes.len()));
-                volume.publish(ticket, &mut fx);
+                let ticket = writer.wait(Waited::Flush(writer.changes.len()));
+                writer.open().publish(ticket, &mut fx);
             }
             33 => volume.checkpoint(&mut fx),
             34 | 35 => {
-                writer.waited.insert(ticket, Waited::Collect);
-                volume.collect(ticket, 20 + self.rng.below(80), &mut fx);
+                let ticket = writer.wait(Waited::Collect);
+                let percent = 20 + self.rng.below(80);
+                writer.open().collect(ticket, percent, &mut fx);
             }
             36 => self.snapshot(),
             37 => self.away_until = self.now + self.rng.below(HOUR / 10) * self.rng.below(2),
@@ -74,25 +63,11 @@ impl Life {
     }
 
     pub(super) fn told(&mut self, number: usize, ticket: u64, result: Result<Told, Trouble>) {
-        let Some(waited) = self.writers[number].waited.remove(&ticket) else { return };
         let is_overtaken = Some(self.store.newest().epoch) > self.writers[number].epoch;
-        match (waited, result) {
-            (Waited::Flush(changes), Ok(Told::Flushed(_))) => {
-                self.writers[number].flushed = self.writers[number].flushed.max(changes);
-                self.look(number);
-            }
-            (Waited::Read { block, blocks, changes }, Ok(Told::Read(bytes))) => {
-                let found = stamps(&bytes).unwrap_or_else(|what| panic!("a read of writer {number}: {what}"));
-                assert_eq!(found.len(), blocks);
-                let may = self.writers[number].may_read(block, changes, &found);
-                may.unwrap_or_else(|what| panic!("a read of writer {number}: {what}"));
-            }
-            (Waited::Collect, Ok(Told::Collected(_)) | Err(Trouble::Damaged { .. })) => {}
-            // Bytes that are harmed on their way again and again.
-            (Waited::Read { .. }, Err(Trouble::Damaged { what, .. }))
-                if what.contains("checksum") && self.rates.flipped > 0 => {}
-            (_, Err(trouble)) => assert!(is_overtaken, "writer {number}, whom nobody has overtaken: {trouble}"),
-            (waited, told) => panic!("writer {number} waits for {waited:?} and is told {told:?}"),
+        match self.writers[number].told(ticket, result, is_overtaken, self.rates.flipped > 0) {
+            Ok(true) => self.look(number),
+            Ok(false) => {}
+            Err(what) => panic!("writer {number}: {what}"),
         }
     }
 
