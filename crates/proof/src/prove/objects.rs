@@ -107,7 +107,22 @@ fn canaries() -> Result<bool, String> {
     Err("built without the feature `canary`; run `cargo x torture --canaries --objects`".to_owned())
 }
 
-/// Plants each bug, and demands that a life sees it which is innocent without it.
+/// The workloads of the sweep that must catch a planted bug. Nothing harms bytes there, so
+/// `checksum-ignored` is not among them. Its checkpoints are one object each, so neither are
+/// `page-unsent` and `page-forgotten`.
+#[cfg(feature = "canary")]
+const SWEPT: [(&str, &str); 7] = [
+    ("manifest-early", "flush"),
+    ("flush-torn", "stream"),
+    ("live-deleted", "flush"),
+    ("fence-ignored", "overtaken"),
+    ("snapshot-forgotten", "snapshot"),
+    ("changes-lost", "pages"),
+    ("uses-twice", "pages"),
+];
+
+/// Plants each bug, and demands that a life sees it which is innocent without it. The sweep must
+/// see it, too.
 #[cfg(feature = "canary")]
 pub(crate) fn canaries() -> Result<bool, String> {
     use flashfront_proof::objects::canary::{Canary, plant};
@@ -118,16 +133,20 @@ pub(crate) fn canaries() -> Result<bool, String> {
     for (canary, name) in Canary::ALL {
         plant(Some(*canary));
         let found = (0..SEEDS_MAX).find_map(|seed| Some((seed, live(seed).err()?)));
-        let swept = super::sweep_objects::first_violation();
+        let workload = SWEPT.iter().find(|(it, _)| it == name).map(|(_, workload)| *workload);
+        let swept = workload.map(|workload| (workload, super::sweep_objects::first_violation(workload)));
         plant(None);
         match found {
             Some((seed, failure)) if live(seed).is_ok() => {
-                caught += 1;
                 let short: String = one_line(&failure).chars().take(120).collect();
                 println!("{name}: caught by seed {seed}: {short}");
                 match swept {
-                    Some((point, _)) => println!("{name}: caught by sweep --objects --point {point}"),
-                    None => println!("{name}: NOT CAUGHT by the sweep"),
+                    None => caught += 1,
+                    Some((_, Some((point, _)))) => {
+                        caught += 1;
+                        println!("{name}: caught by the sweep at {point}");
+                    }
+                    Some((workload, None)) => println!("{name}: NOT CAUGHT by the sweep of {workload}"),
                 }
             }
             Some((seed, _)) => println!("FAILED: cargo x torture --objects --seed {seed}, without any canary"),

@@ -125,6 +125,14 @@ impl Stage {
         let changes = self.writers[number].changes.len();
         match act {
             Act::Settle => return self.settle(each),
+            Act::Wait(events) => {
+                for _ in 0..events {
+                    if self.step()? {
+                        each(self)?;
+                    }
+                }
+                return Ok(());
+            }
             Act::Open => {
                 number += 1;
                 let by = By { id: id(number), host: number.to_string(), now: 0 };

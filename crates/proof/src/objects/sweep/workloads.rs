@@ -6,6 +6,8 @@
 pub(super) enum Act {
     /// Waits until nothing is under way.
     Settle,
+    /// So many events happen.
+    Wait(u64),
     /// Another writer opens the volume. The one before goes on.
     Open,
     /// The newest writer dies. Nothing of what it has sent arrives.
@@ -41,8 +43,8 @@ pub struct Workload {
 }
 
 use Act::{
-    Checkpoint, Close, Collect, Die, Flush, Forget, Open, Publish, Read, RollBack, Settle, Snapshot, Straggler, Write,
-    Zero,
+    Checkpoint, Close, Collect, Die, Flush, Forget, Open, Publish, Read, RollBack, Settle, Snapshot, Straggler, Wait,
+    Write, Zero,
 };
 
 /// All workloads. A batch takes four blocks or less.
@@ -121,7 +123,14 @@ pub const WORKLOADS: &[Workload] = &[
             Read(64, 4),
             Settle,
             Write(3, 1),
+            Write(4, 4),
             Checkpoint,
+            Wait(2),
+            Read(0, 8),
+            Wait(2),
+            Read(64, 4),
+            Wait(2),
+            Read(0, 8),
             Write(17, 1),
             Write(81, 2),
             Publish,
