@@ -22,7 +22,7 @@ fn kill(prepare: impl Fn(&Place), command: impl Fn(&Place) -> Result<(), Error>,
         let done = command(&Place::in_store(Arc::clone(&mortal) as Arc<dyn Store>, "disk"));
         judge(&place, done.is_ok());
         if mortal.lives() {
-            done.unwrap();
+            done.expect("this store is well");
             assert!(changes > 0, "the command changes something");
             return;
         }
@@ -32,9 +32,9 @@ fn kill(prepare: impl Fn(&Place), command: impl Fn(&Place) -> Result<(), Error>,
 
 /// The volume holds one of these, and its snapshot what it held.
 fn holds(place: &Place, may: &[[u8; 8]]) {
-    let found = content(place, Mode::Read).unwrap();
+    let found = content(place, Mode::Read).expect("this store is well");
     assert!(may.iter().any(|it| found == *it), "{found:?} is none of {may:?}");
-    assert_eq!(snapshot_content(place, "monday").unwrap(), MONDAY);
+    assert_eq!(snapshot_content(place, "monday").expect("this store is well"), MONDAY);
     is_sound(place);
 }
 

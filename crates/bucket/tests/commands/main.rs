@@ -46,10 +46,10 @@ fn collect(place: &Place) -> Result<(), Error> {
 
 /// A volume with a snapshot `monday`. Since then half of the volume was overwritten.
 fn volume(place: &Place) {
-    create(place, SECTORS, Form::default(), false).unwrap();
-    write(place, &[(0, 1), (1, 2), (2, 3), (3, 4)]).unwrap();
-    snapshot(place, "monday").unwrap();
-    write(place, &[(0, 5), (1, 6), (5, 7)]).unwrap();
+    create(place, SECTORS, Form::default(), false).expect("this store is well");
+    write(place, &[(0, 1), (1, 2), (2, 3), (3, 4)]).expect("this store is well");
+    snapshot(place, "monday").expect("this store is well");
+    write(place, &[(0, 5), (1, 6), (5, 7)]).expect("this store is well");
 }
 
 const MONDAY: [u8; 8] = [1, 2, 3, 4, 0, 0, 0, 0];
@@ -75,6 +75,6 @@ fn snapshot_content(place: &Place, name: &str) -> Result<Content, Error> {
 
 /// Nothing of the volume is damaged.
 fn is_sound(place: &Place) {
-    let survey = survey(place, true, |_, _| {}).unwrap();
+    let survey = survey(place, true, |_, _| {}).expect("this store is well");
     assert_eq!(survey.damage, [], "{place}");
 }

@@ -30,8 +30,8 @@ fn meet(other: fn(&Place), command: impl Fn(&Place) -> Result<(), Error>, judge:
 
 /// The snapshot is forgotten, and what it alone needed is deleted.
 fn forgets(place: &Place) {
-    forget(place, "monday").unwrap();
-    collect(place).unwrap();
+    forget(place, "monday").expect("this store is well");
+    collect(place).expect("this store is well");
 }
 
 #[test]

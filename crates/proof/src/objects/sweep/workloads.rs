@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The workloads of the sweep: short lists of acts, each about one thing that a death could break.
 
-/// What somebody does. An act begins, and the next one does not wait for its end.
+/// An act of a writer, or of somebody else. The next act does not wait for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// Waits until nothing is under way.
     Settle,
-    /// So many events happen.
+    /// Waits for this many events.
     Wait(u64),
     /// Another writer opens the volume. The one before goes on.
     Open,
