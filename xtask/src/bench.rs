@@ -15,6 +15,7 @@ mod nbd;
 mod objects;
 mod predicted;
 mod server;
+mod store;
 mod variants;
 mod vhost;
 

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 
 /// Bytes that are carried in one piece.
 const PIECE_BYTES: usize = 64 << 10;
+/// The link carries on for so long without being looked at. A thread of this machine may wait as
+/// long for its turn.
+const LATE: Duration = Duration::from_millis(2);
 
 /// A direction of a link, which all connections share.
 struct Direction {
@@ -25,7 +28,7 @@ impl Direction {
     fn carry(&self, bytes: usize) -> Instant {
         let taken = {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-            *free = (*free).max(Instant::now()) + Duration::from_secs_f64(bytes as f64 / self.bytes_per_second);
+            *free = (*free).max(Instant::now() - LATE) + Duration::from_secs_f64(bytes as f64 / self.bytes_per_second);
             *free
         };
         wait_until(taken);

@@ -2,19 +2,19 @@
 //! A volume in an object store 50 ms and 100 MB/s away, beside the same cache before a local file:
 //! durable writes in turns. Then what is written for long, by what the link carries.
 //!
-//! The store is moto's server on this machine, behind the model of a link (`far`).
+//! The store is in RAM (`store`), behind the model of a link (`far`).
 
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read as _;
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::far::far;
 use super::found::{Found, fill, median, parse};
 use super::server::{Server, control, fio, ours, ours_knowing};
+use super::store::Objects;
 use crate::run::{Failed, packaged, run, stdout_of};
 
 const ROUNDS: usize = 5;
@@ -46,32 +46,19 @@ const LONG: [(&str, &str, &[&str]); 2] = [
     ("4 KiB at random, 1 GiB", "2g", &["--rw=randwrite", "--bs=4k", "--iodepth=32", "--io_size=1g"]),
 ];
 
-/// moto's server and the link to it.
+/// The store, and the link to it.
 struct Store {
-    server: Child,
+    objects: Objects,
     /// The port of the link's near end.
     port: u16,
 }
 
 impl Store {
     fn start() -> Result<Self, Failed> {
-        let failed = |error| Failed::Start { program: "moto_server".into(), error };
-        let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|it| it.local_addr()).map_err(failed)?.port();
-        // A store has processors of its own. Here it has what the daemon and its client leave.
-        let mut command = Command::new("nice");
-        command.args(["-n", "19", "moto_server", "-H", "127.0.0.1", "-p", &free.to_string()]);
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut store = Self { server: command.spawn().map_err(failed)?, port: free };
-        while TcpStream::connect(("127.0.0.1", free)).is_err() {
-            if let Some(status) = store.server.try_wait().map_err(failed)? {
-                return Err(Failed::Usage(format!("moto_server has ended: {status}")));
-            }
-            std::thread::sleep(Duration::from_millis(20)); // pacing: a poll of a port
-        }
-        let bucket = format!("http://127.0.0.1:{free}/bucket");
-        run(Command::new("curl").args(["--silent", "--fail", "-X", "PUT", &bucket]).stdout(Stdio::null()))?;
-        store.port = far(free, ROUND_TRIP, BYTES_PER_SECOND).map_err(failed)?;
-        Ok(store)
+        let failed = |error| Failed::Start { program: "the store".into(), error };
+        let objects = Objects::default();
+        let port = objects.serve().map_err(failed)?;
+        Ok(Self { objects, port: far(port, ROUND_TRIP, BYTES_PER_SECOND).map_err(failed)? })
     }
 
     /// What lets a program find the store.
@@ -92,14 +79,6 @@ impl Store {
         create.args(["object", "create", &origin, "--size", &format!("{VOLUME_BYTES}B")]).envs(self.variables());
         run(create.stdout(Stdio::null()))?;
         Ok((ours_knowing(&self.variables(), dir, &cache, origin.as_ref(), &[])?, cache))
-    }
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        // Gone already is as good.
-        let _ = self.server.kill();
-        let _ = self.server.wait();
     }
 }
 
@@ -158,6 +137,7 @@ fn long(dir: &Path, store: &Store) -> Result<String, Failed> {
         let _ = writeln!(table, "| {what} | {:.2} | {:.2} |", sent / took / BYTES_PER_SECOND, sent / written);
         drop(server);
         remove(&[cache])?;
+        store.objects.forget("/bucket/long");
     }
     let (took, bytes) = import(dir, store)?;
     let _ = writeln!(table, "| `object import` of 1 GiB, no cache | {:.2} | |", bytes / took / BYTES_PER_SECOND);

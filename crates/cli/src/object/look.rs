@@ -40,7 +40,8 @@ struct Kept {
 struct Checked {
     ok: bool,
     objects: u64,
-    live_bytes: u64,
+    /// None: the volume can't be opened.
+    live_bytes: Option<u64>,
     dead_bytes: u64,
     snapshots: Vec<String>,
     damage: Vec<Harm>,
@@ -122,14 +123,12 @@ pub(super) fn check(place: &Place, data: bool, json: bool) -> anyhow::Result<Exi
             let state = it.snapshot.as_ref().map_or_else(|| "the volume".to_owned(), |name| format!("snapshot {name}"));
             writeln!(out, "DAMAGED     {}: {}; {state} needs it", it.name, it.what)?;
         }
-        writeln!(
-            out,
-            "holds       {} in use, {} not, in {}; {}",
-            human::bytes(survey.live_bytes),
-            human::bytes(survey.dead_bytes),
-            human::counted(survey.objects, "object"),
-            human::counted(survey.snapshots.len() as u64, "snapshot")
-        )?;
+        let (objects, rest) = (human::counted(survey.objects, "object"), human::bytes(survey.dead_bytes));
+        let snapshots = human::counted(survey.snapshots.len() as u64, "snapshot");
+        match survey.live_bytes.map(human::bytes) {
+            Some(live) => writeln!(out, "holds       {live} in use, {rest} not, in {objects}; {snapshots}")?,
+            None => writeln!(out, "holds       {rest} in {objects}, in use or not; {snapshots}")?,
+        }
         match (ok, data) {
             (false, _) => writeln!(out, "damaged     in {}", human::counted(survey.damage.len() as u64, "object"))?,
             (true, true) => {

@@ -76,5 +76,6 @@ pub(super) fn export(place: &Place, snapshot: Option<&str>, path: &Path) -> anyh
     exported?;
     file.sync_all().with_context(writing)?;
     let (size, all) = (human::bytes(session.size_bytes()), human::bytes(all));
-    human::tell(&format!("exported    {place} as {}: {size}, of which {all} are not zeroes\n", path.display()))
+    let of = snapshot.map_or_else(|| place.to_string(), |name| format!("{place}@{name}"));
+    human::tell(&format!("exported    {of} as {}: {size}, of which {all} are not zeroes\n", path.display()))
 }

@@ -70,9 +70,12 @@ impl Shared {
     fn give(&self, put: impl FnOnce(&mut Inbox)) {
         let mut inbox = locked(&self.inbox);
         put(&mut inbox);
-        inbox.is_awake = true;
+        let was_awake = std::mem::replace(&mut inbox.is_awake, true);
         drop(inbox);
-        self.changed.notify_one();
+        // Each notice is a system call. A thread that is awake looks again before it sleeps.
+        if !was_awake {
+            self.changed.notify_one();
+        }
     }
 
     fn tell(&self, news: &LinkNews) {

@@ -18,6 +18,7 @@ use crate::organ::flush::FlushWaiter;
 use crate::organ::grant::{Came, Grant, Takes, Used};
 use crate::organ::index::Flat;
 use crate::organ::origin::OriginDelta;
+use crate::organ::reach::FAR_RUN_BLOCKS_MAX;
 use crate::organ::router::Router;
 use crate::organ::up::Up;
 
@@ -215,6 +216,12 @@ impl Batches {
     pub(super) fn note_began(&mut self, now: Time) {
         let began = (self.runs > 0).then_some(now);
         (self.busy_since, self.answered) = (self.busy_since.or(began), self.answered.or(began));
+    }
+
+    /// Whether the runs of this batch that are written were short, in the mean.
+    pub(super) fn has_short_runs(&self) -> bool {
+        let runs = self.written.len() as u64;
+        runs > 0 && self.written_blocks <= runs * u64::from(FAR_RUN_BLOCKS_MAX)
     }
 
     /// Whether nothing is under way.

@@ -235,12 +235,12 @@ impl Destager {
         let waits = ordered && (cuts.destaging().is_none() || self.flushes_group(origin, cx));
         let batch = pace.map_or(0, |pace| pace.batch_ns / self.origins[origin].ns_per_run);
         let batch = batch.clamp(BATCH_RUNS_MIN, BATCH_RUNS_MAX) as u32;
-        // A group is one batch, however long. Where a flush costs a request, but stops nobody, no
-        // batch is short.
+        // A group is one batch, however long. Where a flush costs a request, but stops nobody,
+        // blocks alone bound a batch: no number of runs makes it short.
         let (batch, blocks) = match () {
             () if cx.facts.planted(Canary::GroupFlushed) => (batch, blocks),
             () if cuts.has_group() => (u32::MAX, u64::MAX),
-            () if cx.facts.origins[origin].whole_flushes => (BATCH_RUNS_MAX as u32, blocks),
+            () if cx.facts.origins[origin].whole_flushes => (u32::MAX, blocks),
             () => (batch, blocks),
         };
         match pace.filter(|_| !waits) {
@@ -370,8 +370,12 @@ impl Destager {
             return Some(Place::Near);
         }
         let far = self.origins.iter().map(|batches| batches.far_runs);
-        (!beside_clients && it.far_runs < reach.more() && places::is_left(FAR_RUNS_MAX, it.far_runs, far))
-            .then_some(Place::Far)
+        // Where a write ends in RAM it tells nothing of the way. Each turn of the daemon then
+        // carries more of the short runs of random writes. Long runs stay few: more of them would
+        // be cut into short ones.
+        let in_ram = cx.facts.origins[origin].whole_flushes && it.has_short_runs();
+        let more = if in_ram { FAR_RUNS_MAX } else { reach.more() };
+        (!beside_clients && it.far_runs < more && places::is_left(FAR_RUNS_MAX, it.far_runs, far)).then_some(Place::Far)
     }
 
     /// Whether nobody would come back to an origin: nothing is in flight, nor soon will be.
