@@ -158,7 +158,10 @@ pub fn clone(from: &Place, name: &str, to: &Place) -> Result<(), Error> {
         return Err(Error::Apart { from: from.to_string(), to: to.to_string() });
     }
     is_free(to)?;
-    let single_writer = newest(from)?.single_writer;
+    let of = newest(from)?;
+    // Nothing is written for a snapshot that is not there.
+    snapshot_of(from, &of, name)?;
+    let single_writer = of.single_writer;
     let (writes, to) = (to_write(from, single_writer)?, &to_write(to, single_writer)?);
     // The clone's own hold on the state: the snapshot itself may be forgotten.
     let pin = format!("{name} for the clone {to}");

@@ -164,3 +164,14 @@ fn a_killed_clone_is_no_volume_or_a_whole_one_and_the_source_keeps_what_it_needs
         is_sound(place);
     });
 }
+
+#[test]
+fn a_clone_of_a_snapshot_that_is_not_there_changes_nothing() {
+    let store: Arc<dyn Store> = Arc::new(Memory::default());
+    volume(&Place::in_store(Arc::clone(&store), "disk"));
+    // The first change would be refused.
+    let unchanged: Arc<dyn Store> = Mortal::new(&store, 0);
+    let place = |prefix| Place::in_store(Arc::clone(&unchanged), prefix);
+    let refused = clone(&place("disk"), "tuesday", &place("copy")).unwrap_err();
+    assert!(matches!(refused, Error::NoSnapshot { .. }), "{refused}");
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The commands on volumes in a store, which are killed at each of their requests, or meet somebody
-//! else's command there. What the bucket holds afterwards is judged.
+//! The commands on volumes in a store. They are killed after each of their changes, or meet another
+//! program's command before each of their requests. What the bucket holds afterwards is judged.
 
 mod killed;
 mod meets;

@@ -108,8 +108,7 @@ fn canaries() -> Result<bool, String> {
 }
 
 /// The workloads of the sweep that must catch a planted bug. Nothing harms bytes there, so
-/// `checksum-ignored` is not among them. Its checkpoints are one object each, so neither are
-/// `page-unsent` and `page-forgotten`.
+/// `checksum-ignored` is not among them. Torture alone catches `page-unsent` and `page-forgotten`.
 #[cfg(feature = "canary")]
 const SWEPT: [(&str, &str); 7] = [
     ("manifest-early", "flush"),

@@ -42,7 +42,7 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) fn new(variant: usize) -> Self {
-        // Each pair of choices is in one of four variants.
+        // Whole flushes and a map in the store alone go together here.
         let [newest_first, whole_flushes, has_no_map, is_sealed] = [
             [false, false, false, false],
             [true, true, true, false],
