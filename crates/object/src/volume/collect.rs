@@ -77,6 +77,12 @@ pub(super) fn go_on(state: &mut State, missed: &Missed, fx: &mut Vec<Effect>) {
     if let Some((_, trouble)) = lost {
         return end(&work, Err(trouble.clone()), fx);
     }
+    // All pages are waited for together: a page that is here stays only while this waits for it.
+    if work.pages.iter().any(|number| state.fetching.contains(number)) {
+        work.fetched = Some((head, body));
+        state.collecting = Some(work);
+        return;
+    }
     while let Some(record) = head.records.get(work.done) {
         if record.stored > 0 {
             work.pages = missing(state, &head, work.done);

@@ -16,7 +16,9 @@ use crate::objects::writers::{Waited, Writer};
 const VOLUME: [u8; 16] = *b"a volume's death";
 
 /// How many variants each workload has.
-pub const VARIANTS: usize = 4;
+pub const VARIANTS: usize = 5;
+/// No act needs more events than this.
+const EVENTS_MAX: usize = 10_000;
 
 /// Sees the stage after each event.
 pub(super) type Each<'a> = &'a mut dyn FnMut(&Stage) -> Result<(), String>;
@@ -42,12 +44,13 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) fn new(variant: usize) -> Self {
-        // Whole flushes and a map in the store alone go together here.
+        // Each pair of choices meets in one of these variants.
         let [newest_first, whole_flushes, has_no_map, is_sealed] = [
             [false, false, false, false],
-            [true, true, true, false],
             [false, true, true, true],
-            [true, false, false, true],
+            [true, false, true, true],
+            [true, true, false, true],
+            [true, true, true, false],
         ][variant];
         let options = Options {
             batch_bytes: 16 << 10,
@@ -201,8 +204,13 @@ impl Stage {
     }
 
     fn settle(&mut self, each: Each<'_>) -> Result<(), String> {
+        let mut events = 0;
         while self.step()? {
             each(self)?;
+            events += 1;
+            if events > EVENTS_MAX {
+                return Err(format!("the writers still ask the store after {EVENTS_MAX} events"));
+            }
         }
         match self.writers.iter().enumerate().find(|(_, it)| it.is_alive() && !it.waited.is_empty()) {
             Some((number, writer)) => Err(format!("writer {number} waits for ever: {:?}", writer.waited)),
