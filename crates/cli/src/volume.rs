@@ -76,7 +76,7 @@ struct Show {
 /// Change a volume; it stays so.
 #[derive(Debug, Args)]
 #[command(override_usage = "flashfront volume set [OPTIONS] NAME")]
-#[group(id = "what", required = true, multiple = true, args = ["mode", "read_only", "writable", "share_min", "share_max", "dirty_limit", "dirty_age", "sequential_bypass", "read_around"])]
+#[group(id = "what", required = true, multiple = true, args = ["mode", "read_only", "writable", "share_min", "share_max", "weight", "dirty_limit", "dirty_age", "sequential_bypass", "read_around"])]
 struct Set {
     /// The volume.
     #[arg(value_name = "NAME")]

@@ -104,6 +104,8 @@ impl Engine {
             limit_alone: 0,
             any_own_limit: false,
             any_min: false,
+            any_part: false,
+            weighed_blocks: 0,
             with_max: Vec::new(),
             any_max: false,
             widest_unit: 0,

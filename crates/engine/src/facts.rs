@@ -28,8 +28,11 @@ pub(crate) struct Facts {
     pub(crate) limit_alone: u64,
     /// Some origin has a dirty limit of its own.
     pub(crate) any_own_limit: bool,
-    /// Some origin has a smallest part.
+    /// Some origin has a smallest part, and some origin has that or a weight.
     pub(crate) any_min: bool,
+    pub(crate) any_part: bool,
+    /// Blocks that are shared by weight: half of the cache, without the smallest parts.
+    pub(crate) weighed_blocks: u64,
     /// Origins that have a largest part, and whether there are any.
     pub(crate) with_max: Vec<usize>,
     pub(crate) any_max: bool,
@@ -57,6 +60,9 @@ impl Facts {
         }
         self.limit_alone = self.origins.first().map_or(limit, |first| first.dirty_limit);
         self.any_min = self.origins.iter().any(|origin| origin.min_blocks > 0);
+        self.any_part = self.origins.iter().any(Origin::has_part);
+        let min_blocks: u64 = self.origins.iter().map(|origin| origin.min_blocks).sum();
+        self.weighed_blocks = parts_max_blocks(&self.superblock).saturating_sub(min_blocks);
         let has_max = |it: &usize| self.origins[*it].max_blocks < u64::MAX && !self.planted(Canary::MaxIgnored);
         self.with_max = (0..self.origins.len()).filter(has_max).collect();
         self.any_max = !self.with_max.is_empty();
@@ -105,4 +111,10 @@ impl Facts {
     pub(crate) fn seal(&self, flat: Flat, crc: u32) -> u32 {
         seal_checksum(crc, self.key(flat), self.cache_tag)
     }
+}
+
+/// What reclaim may have to leave to volumes: half of the cache. The other half is what others
+/// have, and what reclaim frees.
+pub(crate) fn parts_max_blocks(superblock: &Superblock) -> u64 {
+    superblock.cache_blocks() / 2
 }

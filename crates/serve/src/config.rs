@@ -34,7 +34,7 @@ use disposable::disposable_option;
 pub use error::ConfigError;
 pub use flashfront_units::Size;
 pub use listener::Listener;
-pub use shares::{OwnAge, OwnPart, OwnSize, SharesAsked, told as shares_told};
+pub use shares::{OwnAge, OwnPart, OwnSize, OwnWeight, SharesAsked, told as shares_told};
 pub use timeouts::{CACHE_TIMEOUT, ORIGIN_TIMEOUT};
 pub use units::{Age, DirtyLimit, FlashBudget, UnitError};
 
@@ -207,6 +207,10 @@ pub struct Volume {
     /// The largest part of the cache that it may have, to set at start; as it was if there is none.
     #[serde(default)]
     pub share_max: Option<OwnPart>,
+    /// What it gets of the cache beside other volumes with a weight, to set at start; as it was if
+    /// there is none.
+    #[serde(default)]
+    pub weight: Option<OwnWeight>,
     /// The most of its data that may be dirty, to set at start; as it was if there is none.
     #[serde(default)]
     pub dirty_limit: Option<OwnPart>,
@@ -234,6 +238,7 @@ impl Volume {
             device_timeout: None,
             share_min: None,
             share_max: None,
+            weight: None,
             dirty_limit: None,
             dirty_age: None,
             sequential_bypass: None,
@@ -244,8 +249,8 @@ impl Volume {
     /// What is said of its shares and limits.
     #[must_use]
     pub const fn shares(&self) -> SharesAsked {
-        let Self { share_min, share_max, dirty_limit, dirty_age, sequential_bypass, read_around, .. } = *self;
-        SharesAsked { share_min, share_max, dirty_limit, dirty_age, sequential_bypass, read_around }
+        let Self { share_min, share_max, weight, dirty_limit, dirty_age, sequential_bypass, read_around, .. } = *self;
+        SharesAsked { share_min, share_max, weight, dirty_limit, dirty_age, sequential_bypass, read_around }
     }
 
     /// Whether its origin is in an object store.

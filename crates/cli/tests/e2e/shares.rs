@@ -5,7 +5,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{Daemon, MIB, Volume, flashfront, must};
+use crate::harness::{Daemon, MIB, Random, Volume, flashfront, must};
 use crate::volumes::{connect_to, fill, json, refused};
 
 /// What the status has of a volume.
@@ -132,6 +132,41 @@ fn a_volume_has_a_largest_part_of_the_cache() {
     assert_eq!(it["share_max_bytes"], 4 * MIB);
     must(volume.ask_two(["volume", "set"]).args(["home", "--share-max", "none"]));
     assert_eq!(of(&volume, "home")["share_max_bytes"], 0);
+    volume.stop();
+}
+
+/// Weights: set by commands, told by `volume show` and `status`, kept over a crash. The heavier one
+/// of two volumes that ask for the same has more of the cache.
+#[test]
+fn volumes_have_weights() {
+    let mut volume = Volume::served(64, 64, "writearound");
+    let origin = volume.place.sparse("second.img", 64 * MIB);
+    must(volume.ask_two(["volume", "add"]).args(["--name", "home", "--mode", "writearound", "--origin"]).arg(&origin));
+    for bad in ["0", "10001", "heavy"] {
+        let refused = crate::harness::output(volume.ask_two(["volume", "set"]).args(["home", "--weight", bad]));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains("is neither a whole number from 1 to 10000"), "{said}");
+    }
+    must(volume.ask_two(["volume", "set"]).args(["data", "--weight", "900"]));
+    must(volume.ask_two(["volume", "set"]).args(["home", "--weight", "100", "--read-around", "0B"]));
+    let text = must(volume.ask_two(["volume", "show"]).arg("home"));
+    assert!(text.contains("limits      weight 100, read around 0 B"), "{text}");
+    volume.kill9();
+    volume.start_several();
+    let weights = |volume: &Volume| ["data", "home"].map(|name| of(volume, name)["weight"].as_u64().expect("a number"));
+    assert_eq!(weights(&volume), [900, 100]);
+    let mut clients = ["data", "home"].map(|name| connect_to(&volume, name));
+    let (mut random, mut block) = (Random::new(7), vec![0; 4096]);
+    for _ in 0..60_000 {
+        for client in &mut clients {
+            client.read_at(random.below(16384) * 4096, &mut block).expect("it is read");
+        }
+    }
+    let [heavy, light] = ["data", "home"].map(|name| of(&volume, name)["blocks_cached"].as_u64().expect("a number"));
+    assert!(heavy * 10 > light * 12, "{heavy} and {light} blocks");
+    drop(clients);
+    must(volume.ask_two(["volume", "set"]).args(["data", "--weight", "none"]));
+    assert_eq!(weights(&volume), [0, 100]);
     volume.stop();
 }
 
@@ -263,6 +298,16 @@ fn limits_of_volumes_come_from_the_file() {
     let daemon = spawn();
     assert_eq!(limits(&volume, "data"), (0, 10_000));
     assert_eq!(of(&volume, "data")["share_min_bytes"], 8 * MIB);
+    write("weight = 0\n");
+    daemon.signal(Signal::HUP);
+    daemon.says("is neither a whole number from 1 to 10000");
+    write("weight = 300\n");
+    daemon.signal(Signal::HUP);
+    daemon.says("weight 300");
+    assert_eq!(of(&volume, "data")["weight"], 300);
+    write("weight = \"none\"\n");
+    daemon.signal(Signal::HUP);
+    daemon.says("weight 300, dirty age 10s to");
     write("share_min = \"60%\"\n");
     daemon.signal(Signal::HUP);
     daemon.says("are more than half of the cache");

@@ -90,7 +90,7 @@ pub(crate) fn put(
     cx: &mut Cx<'_>,
 ) -> bool {
     let Some(open) = lane.log.tails[stream as usize].open.as_mut() else { return false };
-    if cx.facts.any_min && stream != Stream::Survivors {
+    if cx.facts.any_part && stream != Stream::Survivors {
         lane.reclaim.made_room();
     }
     let place = open.blocks.len() as u32 + 1;

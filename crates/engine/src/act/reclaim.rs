@@ -273,7 +273,7 @@ fn victim_step(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
         dirty_step(lane, segment, cx);
         return;
     }
-    if cx.facts.any_min && is_turned(lane, segment, cx) {
+    if cx.facts.any_part && is_turned(lane, segment, cx) {
         return;
     }
     let survivors = choose_survivors(lane, segment, cx);
@@ -383,7 +383,7 @@ pub(crate) fn survivor_done(
             if appended && must {
                 lane.reclaim.copied_one();
             }
-            if !appended && cx.facts.any_min {
+            if !appended && cx.facts.any_part {
                 leaves_after_all(lane, segment, flat, cx);
             }
         }

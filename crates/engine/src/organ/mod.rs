@@ -10,6 +10,7 @@ pub(crate) mod cache_reads;
 pub(crate) mod chains;
 pub(crate) mod congestion;
 pub(crate) mod cuts;
+pub(crate) mod demand;
 pub(crate) mod dirty;
 pub(crate) mod down;
 pub(crate) mod eras;

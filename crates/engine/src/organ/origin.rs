@@ -56,6 +56,8 @@ pub(crate) struct Origin {
     pub(crate) min_blocks: u64,
     /// The most blocks that it may have.
     pub(crate) max_blocks: u64,
+    /// What it gets of the room that is shared by weight; 0: nothing.
+    pub(crate) weight: u64,
     /// Streams longer than this bypass the cache; 0 = none does.
     pub(crate) bypass_bytes: u64,
     /// How much is read at once, if a part of it is missed; at most 1: what is asked for.
@@ -85,6 +87,7 @@ impl Origin {
             dirty_age_max_ns: u64::MAX,
             min_blocks: 0,
             max_blocks: u64::MAX,
+            weight: 0,
             bypass_bytes: 0,
             read_around_blocks: 0,
         };
@@ -111,11 +114,17 @@ impl Origin {
         self.max_blocks = blocks(own.max_bytes);
         self.dirty_limit = blocks(own.dirty_limit_bytes).min(self.max_blocks).min(dirty_limit);
         self.min_blocks = own.min_bytes / BLOCK_BYTES;
+        self.weight = own.weight.into();
         let own_ns = u64::from(own.dirty_age_ms) * 1_000_000;
         self.dirty_age_max_ns = if own_ns == 0 { options.dirty_age_max_ns } else { own_ns };
         self.bypass_bytes = own.bypass_bytes.unwrap_or(options.sequential_bypass_bytes);
         let around = own.read_around_bytes.map(|bytes| u64::from(bytes) / BLOCK_BYTES);
         self.read_around_blocks = around.map_or(options.read_around_blocks(), |it| it.min(READ_AROUND_BLOCKS_MAX));
+    }
+
+    /// Whether reclaim leaves it a part of the cache.
+    pub(crate) const fn has_part(&self) -> bool {
+        self.min_blocks > 0 || self.weight > 0
     }
 
     /// Whether it is one of the volumes of this cache.

@@ -91,7 +91,9 @@ pub(super) fn share(rng: &mut Rng, client: &mut Client, plan: &Plan) {
     let origin = OriginId(rng.below(plan.spec.origins.len() as u64) as u32);
     let capacity_bytes = client.world.engine().status().capacity_blocks * 4096;
     let mut part = |of: u64| if rng.below(3) == 0 { 0 } else { rng.below(capacity_bytes / of) };
-    let shares = Shares { min_bytes: part(2), max_bytes: part(1), ..Shares::default() };
+    let (min_bytes, max_bytes) = (part(2), part(1));
+    let weight = if rng.below(2) == 0 { 0 } else { 1 + rng.below(1000) as u16 };
+    let shares = Shares { min_bytes, max_bytes, weight, ..Shares::default() };
     let ticket = client.ask_volume(VolumeChange::SetShares { origin, shares });
     if rng.below(3) > 0 {
         let answer = client.await_volume(ticket);

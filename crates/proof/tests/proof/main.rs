@@ -34,3 +34,4 @@ mod unproven;
 mod vacate;
 mod volumes;
 mod warm;
+mod weights;

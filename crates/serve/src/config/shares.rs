@@ -5,6 +5,7 @@
 //! stays what it was if the cache grows.
 
 use std::fmt;
+use std::num::NonZeroU16;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -30,12 +31,65 @@ pub struct OwnAge(pub Option<Age>);
 #[serde(try_from = "String", into = "String")]
 pub struct OwnSize(pub Option<Size>);
 
+/// A weight of a volume, or none. A file may say the number without quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "WeightSaid", into = "String")]
+pub struct OwnWeight(pub Option<NonZeroU16>);
+
+/// A weight as a file says it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WeightSaid {
+    Number(i64),
+    Text(String),
+}
+
 as_text!(OwnPart);
 as_text!(OwnSize);
 as_text!(OwnAge);
 
 /// The word for a limit that a volume does not have.
 const NONE: &str = "none";
+/// The largest weight.
+const WEIGHT_MAX: u16 = 10_000;
+
+impl TryFrom<WeightSaid> for OwnWeight {
+    type Error = UnitError;
+
+    fn try_from(said: WeightSaid) -> Result<Self, UnitError> {
+        match said {
+            WeightSaid::Number(number) => number.to_string().parse(),
+            WeightSaid::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl From<OwnWeight> for String {
+    fn from(weight: OwnWeight) -> Self {
+        weight.to_string()
+    }
+}
+
+impl FromStr for OwnWeight {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        if text.trim() == NONE {
+            return Ok(Self(None));
+        }
+        let weight = text.trim().parse().ok().filter(|it: &NonZeroU16| it.get() <= WEIGHT_MAX);
+        weight.map(|it| Self(Some(it))).ok_or_else(|| UnitError::OwnWeight(text.to_owned()))
+    }
+}
+
+impl fmt::Display for OwnWeight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(weight) => weight.fmt(f),
+            None => f.write_str(NONE),
+        }
+    }
+}
 
 impl FromStr for OwnPart {
     type Err = UnitError;
@@ -116,6 +170,9 @@ pub struct SharesAsked {
     /// The largest part of the cache that it may have.
     #[serde(default)]
     pub share_max: Option<OwnPart>,
+    /// What it gets of the cache beside other volumes with a weight.
+    #[serde(default)]
+    pub weight: Option<OwnWeight>,
     /// The most of its data that may be dirty.
     #[serde(default)]
     pub dirty_limit: Option<OwnPart>,
@@ -145,11 +202,11 @@ impl SharesAsked {
         Shares {
             min_bytes: self.share_min.map_or(now.min_bytes, bytes),
             max_bytes: self.share_max.map_or(now.max_bytes, bytes),
+            weight: self.weight.map_or(now.weight, |own| own.0.map_or(0, NonZeroU16::get)),
             dirty_limit_bytes: self.dirty_limit.map_or(now.dirty_limit_bytes, bytes),
             dirty_age_ms: self.dirty_age.map_or(now.dirty_age_ms, ms),
             bypass_bytes: self.sequential_bypass.map_or(now.bypass_bytes, |own| own.0.map(|size| size.0)),
             read_around_bytes: self.read_around.map_or(now.read_around_bytes, |own| own.0.map(fitting)),
-            ..now
         }
     }
 }
@@ -159,6 +216,7 @@ impl fmt::Display for SharesAsked {
         let said = [
             self.share_min.map(|part| ["smallest", "part", &part.to_string()].join(" ")),
             self.share_max.map(|part| ["largest", "part", &part.to_string()].join(" ")),
+            self.weight.map(|weight| ["weight", &weight.to_string()].join(" ")),
             self.dirty_limit.map(|part| ["dirty limit", &part.to_string()].join(" ")),
             self.dirty_age.map(|age| ["dirty age", &age.to_string()].join(" ")),
             self.sequential_bypass.map(|size| ["sequential", "bypass", &size.to_string()].join(" ")),
@@ -181,6 +239,7 @@ pub fn told(shares: Shares) -> Option<String> {
     let asked = SharesAsked {
         share_min: size(shares.min_bytes),
         share_max: size(shares.max_bytes),
+        weight: NonZeroU16::new(shares.weight).map(|weight| OwnWeight(Some(weight))),
         dirty_limit: size(shares.dirty_limit_bytes),
         dirty_age: Some(OwnAge(Some(Age(age)))).filter(|_| !age.is_zero()),
         sequential_bypass: shares.bypass_bytes.map(|bytes| OwnSize(Some(Size(bytes)))),
@@ -202,6 +261,12 @@ mod tests {
         for text in ["none", "30s", "1h"] {
             assert_eq!(text.parse::<OwnAge>().unwrap().to_string(), text);
         }
+        for text in ["none", "1", "10000"] {
+            assert_eq!(text.parse::<OwnWeight>().unwrap().to_string(), text);
+        }
+        for text in ["", "0", "10001", "2.5", "-1", "heavy"] {
+            assert_eq!(text.parse::<OwnWeight>(), Err(UnitError::OwnWeight(text.to_owned())));
+        }
         for text in ["", "0%", "101%", "nothing", "-1"] {
             assert_eq!(text.parse::<OwnPart>(), Err(UnitError::OwnPart(text.to_owned())));
         }
@@ -220,7 +285,9 @@ mod tests {
         let half = said("50%").of(now, &superblock).dirty_limit_bytes;
         let all = said("100%").of(now, &superblock).dirty_limit_bytes;
         assert_eq!(half, all / 2 / 4096 * 4096);
-        assert_eq!(told(Shares { dirty_limit_bytes: 0, ..now }).unwrap(), "dirty age 7ms");
+        assert_eq!(told(Shares { dirty_limit_bytes: 0, ..now }).unwrap(), "weight 1, dirty age 7ms");
+        let none = SharesAsked { weight: Some(OwnWeight(None)), ..SharesAsked::default() };
+        assert_eq!(none.of(now, &superblock), Shares { weight: 0, ..now });
         let parts = Shares { min_bytes: 1 << 20, max_bytes: 3 << 20, ..Shares::default() };
         assert_eq!(told(parts).unwrap(), "smallest part 1 MiB, largest part 3 MiB");
         let none = SharesAsked { share_min: Some(OwnPart(None)), ..SharesAsked::default() };

@@ -30,6 +30,9 @@ pub enum UnitError {
     /// The text is no size of a volume's own.
     #[error("`{0}` is neither a size, nor \"none\"; write \"8 MiB\", \"0B\" or \"none\"")]
     OwnSize(String),
+    /// The text is no weight of a volume.
+    #[error("`{0}` is neither a whole number from 1 to 10000, nor \"none\"; write 100 or \"none\"")]
+    OwnWeight(String),
     /// The text is no dirty age of a volume's own.
     #[error("`{0}` is neither a span of time from 1ms to 49days, nor \"none\"; write \"30s\", \"5min\" or \"none\"")]
     OwnAge(String),

@@ -94,6 +94,9 @@ pub struct VolumeReport {
     /// The largest part of the cache that it may have; 0: all of it.
     #[serde(default)]
     pub share_max_bytes: u64,
+    /// What it gets of the cache beside other volumes with a weight; 0: no weight.
+    #[serde(default)]
+    pub weight: u16,
     /// The most of its data that may be dirty; 0: what the cache allows.
     #[serde(default)]
     pub dirty_limit_bytes: u64,
@@ -263,6 +266,7 @@ impl VolumeReport {
             read_only,
             share_min_bytes: shares.min_bytes,
             share_max_bytes: shares.max_bytes,
+            weight: shares.weight,
             dirty_limit_bytes: shares.dirty_limit_bytes,
             dirty_age_ms: shares.dirty_age_ms,
             sequential_bypass_bytes: shares.bypass_bytes,

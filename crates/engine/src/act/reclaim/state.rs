@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use crate::act::commit::log::Log;
 use crate::fact::memory::Buf;
 use crate::fact::types::Time;
+use crate::organ::demand::Demand;
 use crate::organ::flying::Survivor;
 use crate::organ::index::Flat;
 use crate::organ::sparse::Sparse;
@@ -41,11 +42,11 @@ pub(crate) struct Victim {
     pub(super) known: bool,
     /// The survivors were chosen.
     pub(super) chosen: bool,
-    /// Some of them are kept for a volume's smallest part.
+    /// Some of them are kept for a volume's part.
     pub(super) keeps: bool,
-    /// No smallest part is looked at: no other segment could be reclaimed.
+    /// No part of a volume is looked at: no other segment could be reclaimed.
     pub(super) forced: bool,
-    /// Blocks of each origin that were chosen to leave, where a smallest part asks for them.
+    /// Blocks of each origin that were chosen to leave, where the origin has a part.
     pub(super) leaving: Vec<(usize, u64)>,
     /// The dirty blocks of the victim are to be moved as soon as the log takes more.
     pub(super) parked: bool,
@@ -73,7 +74,9 @@ pub(crate) struct Reclaim {
     pub(super) gave_up: bool,
     /// The next victim is reclaimed whatever it has.
     pub(super) forces: bool,
-    /// Blocks that were copied for smallest parts since the log took one of anybody else.
+    /// What volumes do with their blocks; kept where some have a part of the cache.
+    pub(super) demand: Demand,
+    /// Blocks that were copied for volumes' parts since the log took one of anybody else.
     copied: u64,
     /// Freed, and the entry that says so durable; waiting for readers to leave.
     pub(super) pinned: Vec<u32>,
@@ -113,7 +116,7 @@ pub(crate) struct Reclaim {
 }
 
 impl Reclaim {
-    /// A block was copied for a smallest part.
+    /// A block was copied for a volume's part.
     pub(super) const fn copied_one(&mut self) {
         self.copied += 1;
     }
@@ -121,6 +124,11 @@ impl Reclaim {
     /// The log took another block than a copy: copies have made room for somebody.
     pub(crate) const fn made_room(&mut self) {
         (self.copied, self.moved) = (0, 0);
+    }
+
+    /// What volumes do with their blocks.
+    pub(crate) const fn demand(&self) -> &Demand {
+        &self.demand
     }
 
     /// Reclaim moved a block. Returns how many it moved in turn.
@@ -134,8 +142,8 @@ impl Reclaim {
         self.moved > 2 * slots
     }
 
-    /// Whether copies make no room. So many blocks were copied as all smallest parts have together
-    /// at most: half of the log. The copies fill segments that are reclaimed next, for ever, where
+    /// Whether copies make no room. So many blocks were copied as all parts have together at most:
+    /// half of the log. The copies fill segments that are reclaimed next, for ever, where
     /// a checkpoint seals each half full and all else is dirty (torture, seed 1795981488984).
     pub(super) const fn copies_in_vain(&self, slots: u64) -> bool {
         self.copied > slots / 2

@@ -4,21 +4,30 @@
 use alloc::vec::Vec;
 
 use super::stuck::give_back_victim;
-use crate::act::shares::{Spare, has_to_stay};
+use crate::act::shares::{Spare, has_to_stay, is_above_min};
 use crate::cx::Cx;
 use crate::fact::canary::Canary;
 use crate::lane::Lane;
 use crate::organ::flying::Survivor;
 use crate::organ::index::Flat;
 use crate::organ::segment::{Segment, SegmentState};
+use crate::policy::Zone;
 
-/// Gives a victim back of which too much would have to stay for the smallest parts of volumes; says
+/// Gives a victim back of which too much would have to stay for the parts of volumes; says
 /// whether it did.
 pub(super) fn is_turned(lane: &mut Lane, segment: u32, cx: &Cx<'_>) -> bool {
     let Some(victim) = lane.reclaim.victims.get(&segment) else { return false };
     let judged = victim.cleaned || victim.chosen || victim.forced || lane.reclaim.compacting == Some(segment);
     if judged || cx.facts.planted(Canary::MinIgnored) || !has_to_stay(lane, &victim.blocks, segment, cx) {
         return false;
+    }
+    if lane.log.segment(segment).zone == Zone::Main {
+        // The hand has passed: each block loses a hit.
+        for (flat, _) in &victim.blocks {
+            let hits = lane.store.index().get(*flat).map_or(0, |found| found.hits);
+            lane.reclaim.demand.see(cx.facts.origin_of(*flat), hits, hits > 0);
+            lane.store.cool(*flat);
+        }
     }
     give_back_victim(lane, segment);
     lane.reclaim.turned.insert(segment);
@@ -48,35 +57,41 @@ pub(super) fn tries_turned_again(lane: &mut Lane) -> bool {
 pub(super) fn choose_survivors(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) -> Vec<Survivor> {
     let (zone, slots) = (lane.log.segment(segment).zone, lane.log.segment_slots());
     let unasked = lane.log.segment(segment).is_of_neighbours(slots);
+    let mut spare = (cx.facts.any_part && !cx.facts.planted(Canary::MinIgnored)).then(|| Spare::new(lane, cx));
     let mut survivors = Vec::new();
     let Some(victim) = lane.reclaim.victims.get_mut(&segment).filter(|victim| !victim.chosen) else {
         return survivors;
     };
     let index = lane.store.index();
-    let mut spare = (cx.facts.any_min && !cx.facts.planted(Canary::MinIgnored)).then(|| Spare::new(cx));
+    if lane.reclaim.demand.next_victim(lane.log.segments().len()) {
+        // What had to stay need not stay for ever: a volume may sleep.
+        lane.reclaim.turned.clear();
+    }
     for &(flat, _) in &victim.blocks {
         let Some(found) = index.get(flat) else { continue };
+        let origin = cx.facts.origin_of(flat);
+        let hits = found.hits.saturating_sub(u8::from(spare.as_ref().is_some_and(|it| it.has_too_much(origin))));
         let mut survives = if victim.cleaned {
             // But not what nobody asked for, and then nobody read.
             (!unasked || found.hits > 0).then_some(found.hits)
         } else {
-            lane.policy.survives(zone, found.hits, victim.kept, slots)
+            lane.policy.survives(zone, hits, victim.kept, slots)
         };
         let mut must = false;
         if let Some(spare) = &mut spare
-            && let origin = cx.facts.origin_of(flat)
-            && cx.facts.origins[origin].min_blocks > 0
+            && cx.facts.origins[origin].has_part()
         {
+            if zone == Zone::Main {
+                lane.reclaim.demand.see(origin, found.hits, survives.is_some());
+            }
+            let may = spare.has(origin, zone);
             if survives.is_some() {
-                must = !spare.has(origin);
+                must = !may;
+            } else if may || victim.forced {
+                leaves(&mut victim.leaving, origin, spare.is_above_min(origin), cx);
+                spare.take(origin);
             } else {
-                let may = spare.take(origin);
-                must = !may && !victim.forced;
-                if must {
-                    survives = Some(found.hits);
-                } else {
-                    leaves(&mut victim.leaving, origin, may, cx);
-                }
+                (must, survives) = (true, Some(found.hits.saturating_sub(1)));
             }
             victim.keeps |= must;
         }
@@ -96,13 +111,14 @@ pub(super) fn choose_survivors(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) -
 /// A block was to be copied forward, and leaves for want of room.
 pub(super) fn leaves_after_all(lane: &mut Lane, segment: u32, flat: Flat, cx: &mut Cx<'_>) {
     let origin = cx.facts.origin_of(flat);
-    let may = Spare::new(cx).has(origin);
-    if let Some(victim) = lane.reclaim.victims.get_mut(&segment).filter(|_| cx.facts.origins[origin].min_blocks > 0) {
+    let may = is_above_min(origin, cx);
+    if let Some(victim) = lane.reclaim.victims.get_mut(&segment).filter(|_| cx.facts.origins[origin].has_part()) {
         leaves(&mut victim.leaving, origin, may, cx);
     }
 }
 
-/// Notes that a block of that origin leaves with a victim, and whether it may.
+/// Notes that a block of that origin leaves with a victim, and whether the origin has its smallest
+/// part without it.
 fn leaves(leaving: &mut Vec<(usize, u64)>, origin: usize, may: bool, cx: &mut Cx<'_>) {
     let delta = &mut cx.delta.origins[origin];
     delta.leaving.add(1);

@@ -5,7 +5,7 @@ use super::state::Volumes;
 use crate::fact::options::READ_AROUND_BLOCKS_MAX;
 use crate::fact::types::{BLOCK_BYTES, OriginId, SECTOR_BYTES};
 use crate::fact::volume::{NewVolume, VolumeError};
-use crate::facts::Facts;
+use crate::facts::{Facts, parts_max_blocks};
 use crate::format::{IDS_END, Shares, Superblock};
 use crate::organ::piece::PIECE_BLOCKS_MAX;
 
@@ -52,17 +52,11 @@ pub(crate) fn check_shares(shares: Shares, own: Option<OriginId>, superblock: &S
     }
     let others = superblock.origins.iter().filter(|record| Some(record.id) != own);
     let others_bytes: u64 = others.map(|record| record.shares.min_bytes).sum();
-    let most_bytes = mins_max_bytes(superblock);
+    let most_bytes = parts_max_blocks(superblock) * BLOCK_BYTES;
     if min_bytes > 0 && min_bytes.saturating_add(others_bytes) > most_bytes {
         return Err(VolumeError::PartsTooLarge { min_bytes, others_bytes, most_bytes });
     }
     Ok(())
-}
-
-/// What all smallest parts together may be: half of the cache. The other half is what others have,
-/// and what reclaim frees.
-fn mins_max_bytes(superblock: &Superblock) -> u64 {
-    superblock.cache_blocks() * BLOCK_BYTES / 2
 }
 
 pub(super) fn check_new(volumes: &Volumes, volume: &NewVolume, facts: &Facts) -> Result<(), VolumeError> {
