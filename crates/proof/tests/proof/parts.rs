@@ -10,7 +10,7 @@ use flashfront_proof::{Client, OriginSpec, WorldSpec};
 const QUIET_BLOCKS: u64 = 600;
 
 /// A cache of 3,072 blocks before two volumes: a quiet one, and a noisy one that is much larger.
-fn client(seed: u64, lanes: u32, mode: Mode) -> Client {
+pub(crate) fn client(seed: u64, lanes: u32, mode: Mode) -> Client {
     let origin = |mib: u64| OriginSpec { size_bytes: mib << 20, logical_block_bytes: 512, mode };
     let options = Options { sequential_bypass_bytes: 0, read_around_blocks: 0, ..Options::default() };
     let segments_per_lane = 192 / lanes;
@@ -29,21 +29,21 @@ fn max(blocks: u64) -> Shares {
 }
 
 /// The engine is not walked after each input: half a million come.
-fn unchecked(mut client: Client) -> Client {
+pub(crate) fn unchecked(mut client: Client) -> Client {
     client.world.spec.check = false;
     client
 }
 
-fn counters(client: &Client) -> Counters {
+pub(crate) fn counters(client: &Client) -> Counters {
     client.world.engine().status().counters
 }
 
-fn set(client: &mut Client, origin: u32, shares: Shares) -> Result<usize, VolumeError> {
+pub(crate) fn set(client: &mut Client, origin: u32, shares: Shares) -> Result<usize, VolumeError> {
     let ticket = client.ask_volume(VolumeChange::SetShares { origin: OriginId(origin), shares });
     client.await_volume(ticket)
 }
 
-fn of(client: &Client, origin: u32) -> OriginStatus {
+pub(crate) fn of(client: &Client, origin: u32) -> OriginStatus {
     let status = client.world.engine().status();
     status.origins.into_iter().find(|it| it.id.0 == origin).expect("it is there")
 }
@@ -53,7 +53,7 @@ fn min(blocks: u64) -> Shares {
 }
 
 /// Reads blocks of a volume, and counts those that were missed.
-fn read(client: &mut Client, origin: usize, blocks: impl Iterator<Item = u64>) -> u64 {
+pub(crate) fn read(client: &mut Client, origin: usize, blocks: impl Iterator<Item = u64>) -> u64 {
     let before = counters(client).read_misses;
     for block in blocks {
         client.read(origin, block * 8, 8);

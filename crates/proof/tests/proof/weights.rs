@@ -1,54 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Volumes have weights: what they get of half of the cache, as long as they use it.
+//! Volumes have weights: what they have together is divided by weight, as long as they use it.
 
 use flashfront_device::Rng;
+use flashfront_engine::Mode;
 use flashfront_engine::format::Shares;
-use flashfront_engine::{Counters, Mode, Options, OriginId, OriginStatus, VolumeChange};
-use flashfront_proof::{Client, OriginSpec, WorldSpec};
+use flashfront_proof::Client;
+
+use crate::parts::{client, counters, of, read, set, unchecked};
 
 /// Blocks of the cache.
 const CACHE_BLOCKS: u64 = 3072;
 
-/// A cache before two volumes of 64 MiB.
-fn client(seed: u64, lanes: u32) -> Client {
-    let origin = || OriginSpec { size_bytes: 64 << 20, logical_block_bytes: 512, mode: Mode::Writearound };
-    let options = Options { sequential_bypass_bytes: 0, read_around_blocks: 0, ..Options::default() };
-    let mut client = Client::fresh(WorldSpec {
-        seed,
-        lanes,
-        segments_per_lane: 192 / lanes,
-        origins: vec![origin(), origin()],
-        options,
-        ..WorldSpec::default()
-    });
-    // The engine is not walked after each input: half a million come.
-    client.world.spec.check = false;
-    client
-}
-
-fn weigh(client: &mut Client, origin: u32, shares: Shares) {
-    let ticket = client.ask_volume(VolumeChange::SetShares { origin: OriginId(origin), shares });
-    client.await_volume(ticket).expect("a weight can always be had");
-}
-
-fn counters(client: &Client) -> Counters {
-    client.world.engine().status().counters
-}
-
-fn of(client: &Client, origin: u32) -> OriginStatus {
-    let status = client.world.engine().status();
-    status.origins.into_iter().find(|it| it.id.0 == origin).expect("it is there")
-}
-
-/// Reads blocks of a volume, and counts those that were missed.
-fn read(client: &mut Client, origin: usize, blocks: impl Iterator<Item = u64>) -> u64 {
-    let before = counters(client).read_misses;
-    for block in blocks {
-        client.read(origin, block * 8, 8);
-        client.finish_to(4);
-    }
-    client.finish();
-    counters(client).read_misses - before
+/// Gives a volume a weight.
+fn weigh(client: &mut Client, origin: u32, weight: u16) {
+    set(client, origin, Shares { weight, ..Shares::default() }).expect("a weight can always be had");
 }
 
 /// Volumes read at random, one after the other, of the first blocks that each has.
@@ -72,7 +37,7 @@ fn cached(client: &Client) -> [u64; 2] {
 #[test]
 fn volumes_that_ask_for_the_same_have_the_cache_by_weight() {
     for lanes in [1, 4] {
-        let mut client = client(3, lanes);
+        let mut client = unchecked(client(3, lanes, Mode::Writearound));
         let both = [CACHE_BLOCKS; 2];
         random_reads(&mut client, 40_000, 1, both);
         let [first, second] = cached(&client);
@@ -81,7 +46,7 @@ fn volumes_that_ask_for_the_same_have_the_cache_by_weight() {
         let all = first + second;
         for (round, weights) in [[300, 100], [100, 300], [100, 100]].into_iter().enumerate() {
             for (origin, weight) in (0..).zip(weights) {
-                weigh(&mut client, origin, Shares { weight, ..Shares::default() });
+                weigh(&mut client, origin, weight);
             }
             let before = counters(&client);
             random_reads(&mut client, 40_000, 2 + round as u64, both);
@@ -110,9 +75,9 @@ fn a_busy_volume_takes_no_more_than_its_due_until_the_other_one_sleeps() {
     for lanes in [1, 4] {
         let quiet = || (0..900).map(|nth| nth * 17);
         let missed = [0, 100].map(|weight| {
-            let mut client = client(5, lanes);
+            let mut client = unchecked(client(5, lanes, Mode::Writearound));
             for origin in 0..2 {
-                weigh(&mut client, origin, Shares { weight, ..Shares::default() });
+                weigh(&mut client, origin, weight);
             }
             read(&mut client, 0, quiet());
             let mut missed = 0;
