@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use self::life::{fail_those_who_wait, live};
-use self::limits::{clamp_dirty_limit, dirty_limits};
+use self::limits::{clamp_dirty_limit, dirty_limits, follow_limit, limit_without_end};
 use crate::act::apart::{pays_apart, waits_for_others, work_apart};
 use crate::act::flushes::{flush_devices, give_up_proofs, go_on_drained};
 use crate::act::hang::answers;
@@ -89,6 +89,7 @@ impl Engine {
         }
         let capacity = superblock.cache_blocks();
         let limit = options.dirty_limit_blocks.unwrap_or(capacity / 2);
+        let limit = clamp_dirty_limit(limit, capacity, options.destage);
         let members = Members::new(superblock.pairing);
         let budget = options.flash_writes_per_day_bytes.map(|bytes| Budget::new(bytes, now));
         // A daemon that was killed may have left writes in the origins' caches.
@@ -97,7 +98,9 @@ impl Engine {
         let delta = Delta::new(of_origins, members, budget);
         let mut facts = Facts {
             cache_tag: superblock.cache_tag(),
-            dirty_limit: clamp_dirty_limit(limit, capacity, options.destage),
+            dirty_limit: limit,
+            limit_set: limit,
+            limit_without_end: None,
             superblock,
             options,
             origins,
@@ -270,7 +273,7 @@ impl Engine {
             origins: origins.collect(),
             blocks_cached: self.lanes.driven().map(|lane| lane.store.index().len()).sum(),
             blocks_dirty: delta.dirty(),
-            dirty_limit_blocks: facts.dirty_limit,
+            dirty_limit_blocks: facts.limit_set,
             capacity_blocks: facts.superblock.cache_blocks(),
             segments_free: self.lanes.driven().map(|lane| lane.log.free_segments() as u64).sum(),
             segments: self.lanes.driven().map(|lane| lane.log.segments().len() as u64).sum(),
@@ -342,9 +345,11 @@ impl Coordinator {
             }
             Control::SetDirtyLimit { blocks } => {
                 let limit = clamp_dirty_limit(blocks, turn.facts.superblock.cache_blocks(), turn.facts.options.destage);
-                let facts = turn.change();
-                facts.dirty_limit = limit;
-                facts.take_limits();
+                turn.change().limit_set = limit;
+            }
+            Control::Vacate { keep_segments, dirty_limit_blocks } => {
+                let limit = keep_segments.map(|kept| limit_without_end(turn.facts, kept, dirty_limit_blocks));
+                turn.change().limit_without_end = limit;
             }
             Control::SetSequentialBypass { bytes } => {
                 let facts = turn.change();
@@ -365,7 +370,6 @@ impl Coordinator {
             | Control::RemoveMember { .. }
             | Control::PromoteMember { .. }
             | Control::EndCopying
-            | Control::Vacate { .. }
             | Control::LetClientsGo
             | Control::Answers { .. }
             | Control::Volume { .. } => {}
@@ -387,7 +391,7 @@ impl Coordinator {
             Control::RemoveMember { member } => order::remove(&mut self.filling, member, lanes, cx),
             Control::PromoteMember { member } => order::promote(&mut self.filling, member, lanes, cx),
             Control::EndCopying => order::end_copying(cx),
-            Control::Vacate { keep_segments } => lanes.send_all(|| Down::Vacate { first: keep_segments }, cx),
+            Control::Vacate { keep_segments, .. } => lanes.send_all(|| Down::Vacate { first: keep_segments }, cx),
             Control::LetClientsGo => self.clients_leave = true,
             Control::Answers { device } => answers(device, lanes, &mut self.destager, cx),
             Control::GoOn { .. } => lanes.send_all(|| Down::GoOn, cx),
@@ -444,8 +448,9 @@ impl Coordinator {
                 let away = self.destager.is_any_away(&cx);
                 if away != cx.facts.away {
                     turn.change().away = away;
-                    cx = turn.cx();
                 }
+                follow_limit(turn);
+                cx = turn.cx();
                 self.destage_step(lanes, &mut cx);
                 if cx.cache_failed() {
                     self.persist.mark_failed(turn);

@@ -23,7 +23,11 @@ pub(crate) struct Facts {
     pub(crate) options: Options,
     /// All origins, by ascending ids and places. Those that are gone stay in their places.
     pub(crate) origins: Vec<Origin>,
+    /// The dirty limit in force: the one that was set, or a lower one while the end is emptied.
     pub(crate) dirty_limit: u64,
+    pub(crate) limit_set: u64,
+    /// The limit of the cache without the end that is being emptied.
+    pub(crate) limit_without_end: Option<u64>,
     /// The limit of the first origin, which counts where that is alone.
     pub(crate) limit_alone: u64,
     /// Some origin has a dirty limit of its own.

@@ -7,15 +7,15 @@
 
 use std::fs::File;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, ScopedJoinHandle};
 
 use flashfront_serve::frontend::nbd::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::attach::killed_at;
-use crate::harness::{Daemon, MIB, Volume, flashfront, must, output, show, skip_without, tool};
+use crate::harness::{Daemon, MIB, Random, Volume, flashfront, must, output, show, skip_without, tool};
 use crate::refusal::assert_refused;
 use crate::replace::{
     FROZEN, Writer, assert_holds, assert_missed_at_most, assert_sound, fill, on_device, served, served_by,
@@ -32,6 +32,9 @@ const PART: u64 = MIB / 2;
 const PARTS: u64 = 12;
 /// Where these begin: behind what others write.
 const FIRST: u64 = 32 * MIB;
+/// Clients that write without a pause, and what each writes at once, at random.
+const FLOODS: u64 = 4;
+const FLOODED: u64 = 64 << 10;
 const STEPS: [&str; 3] = ["to get another size", "replayed in", "the cache has"];
 
 fn set_device(volume: &Volume, mib: u64) {
@@ -408,6 +411,55 @@ fn what_lies_beyond_the_new_end_is_moved_before_it() {
     assert_holds(&volume, &writer.end());
     daemon.stop();
     assert_sound(&volume.cache);
+}
+
+/// Clients write all the time, each as fast as it can, and faster than the origin takes it. The
+/// shrink ends beside them.
+#[test]
+fn a_cache_shrinks_beside_writers_that_never_pause() {
+    let mut volume = Volume::new(96, 64);
+    volume.options = vec!["--inject", "origin:stall,op=write,hold=5ms"];
+    must(&mut volume.format());
+    volume.start();
+    let (over, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    let parts = 64 * MIB / FLOODED / FLOODS;
+    let flood = |nth: u64, mut client: Client| {
+        let (mut random, mut rounds) = (Random::new(nth), vec![0_u8; parts as usize]);
+        while !over.load(Ordering::SeqCst) {
+            let part = random.below(parts);
+            let round = &mut rounds[part as usize];
+            *round = round.wrapping_add(1);
+            let at = (nth * parts + part) * FLOODED;
+            client.write_at(at, &[*round; FLOODED as usize], false).expect("no client notices");
+            written.fetch_add(FLOODED, Ordering::SeqCst);
+        }
+        client.flush().expect("no client notices");
+        rounds
+    };
+    let rounds: Vec<Vec<u8>> = thread::scope(|scope| {
+        let start = |nth| {
+            scope.spawn({
+                let (flood, client) = (&flood, volume.connect());
+                move || flood(nth, client)
+            })
+        };
+        let floods: Vec<_> = (0..FLOODS).map(start).collect();
+        // All of the log was in use once.
+        while written.load(Ordering::SeqCst) < 128 * MIB {
+            assert!(!floods.iter().any(ScopedJoinHandle::is_finished), "{}", volume.stderr());
+            thread::yield_now();
+        }
+        shrink(&volume, 48);
+        over.store(true, Ordering::SeqCst);
+        floods.into_iter().map(|it| it.join().expect("no client notices")).collect()
+    });
+    let (mut client, mut bytes) = (volume.connect(), vec![0; FLOODED as usize]);
+    for (nth, round) in rounds.concat().into_iter().enumerate() {
+        client.read_at(nth as u64 * FLOODED, &mut bytes).expect("the volume can be read");
+        assert!(bytes.iter().all(|byte| *byte == round), "part {nth} is not of round {round}");
+    }
+    volume.kill9();
+    volume.assert_sound();
 }
 
 /// A signal ends the emptying: the cache keeps its size.

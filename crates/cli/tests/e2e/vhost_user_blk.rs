@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use vhost::vhost_user::VhostUserFrontend;
 
@@ -93,17 +93,8 @@ fn a_guest_notices_no_kill_9() {
     verify_origin(&volume, &parts);
 }
 
-/// How much a guest writes beside something else.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Load {
-    /// All heads, one request after the other.
-    Full,
-    /// A single head, with pauses: a cache shrinks only if writers leave it time for that.
-    Low,
-}
-
 /// Writes before `act`, and beside it.
-fn writes_beside<T>(guest: &mut Guest, load: Load, act: impl FnOnce() -> T) -> T {
+fn writes_beside<T>(guest: &mut Guest, act: impl FnOnce() -> T) -> T {
     let Guest { machine, wire, parts, random } = guest;
     let goal = 1 + random.below(400) as usize;
     let mut answered = 0;
@@ -114,13 +105,7 @@ fn writes_beside<T>(guest: &mut Guest, load: Load, act: impl FnOnce() -> T) -> T
     thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::SeqCst) {
-                if load == Load::Low {
-                    thread::sleep(Duration::from_millis(20)); // pacing: the cache has other things to do
-                    finish(machine, parts);
-                    keep_busy(machine, wire, &mut parts[..1], random);
-                } else {
-                    keep_busy(machine, wire, parts, random);
-                }
+                keep_busy(machine, wire, parts, random);
             }
         });
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
@@ -130,8 +115,8 @@ fn writes_beside<T>(guest: &mut Guest, load: Load, act: impl FnOnce() -> T) -> T
 }
 
 /// Writes beside `act`. All of it is then read back by the same connection, where nothing was lost.
-fn stays(guest: &mut Guest, load: Load, when: &str, act: impl FnOnce()) {
-    writes_beside(guest, load, act);
+fn stays(guest: &mut Guest, when: &str, act: impl FnOnce()) {
+    writes_beside(guest, act);
     let Guest { machine, wire, parts, .. } = guest;
     finish(machine, parts);
     verify(machine, wire, parts, when);
@@ -180,12 +165,12 @@ fn stays_over_upgrades(threads: usize) {
     let fails = script(&volume, "fails", "exec \"$FLASHFRONT\" \"$@\" --mirror /nowhere");
     for upgrade in 0..UPGRADES {
         let when = format!("seed {seed}, upgrade {upgrade}");
-        stays(&mut guest, Load::Full, &when, || {
+        stays(&mut guest, &when, || {
             let report = upgraded(&volume);
             assert_eq!(report["clients"], 1, "{when}: {report}");
         });
         let program = if upgrade % 2 == 0 { &fails } else { &dies };
-        stays(&mut guest, Load::Full, &format!("{when}, failed"), || {
+        stays(&mut guest, &format!("{when}, failed"), || {
             let said = refused(&volume, program);
             assert!(said.contains("nothing was changed"), "{when}: {said}");
         });
@@ -214,10 +199,10 @@ fn stays_while_its_cache_changes(threads: usize) {
     let mut guest = Guest::connect(&volume, seed);
     let when = |what: &str| format!("seed {seed}, {what}");
     for _ in 0..2 {
-        stays(&mut guest, Load::Full, &when("grow"), || grow(&volume, 64));
-        stays(&mut guest, Load::Low, &when("shrink"), || shrink(&volume, 32));
-        stays(&mut guest, Load::Full, &when("detach"), || drop(must(&mut volume.ask_two(["cache", "detach"]))));
-        stays(&mut guest, Load::Full, &when("attach"), || {
+        stays(&mut guest, &when("grow"), || grow(&volume, 64));
+        stays(&mut guest, &when("shrink"), || shrink(&volume, 32));
+        stays(&mut guest, &when("detach"), || drop(must(&mut volume.ask_two(["cache", "detach"]))));
+        stays(&mut guest, &when("attach"), || {
             must(volume.ask_two(["cache", "attach"]).arg(&volume.cache));
         });
     }
@@ -244,8 +229,7 @@ fn a_guest_loses_nothing_by_a_new_program_that_is_killed() {
         let wait = guest.random.below(usual_ms * 3 / 2);
         let when = format!("seed {seed}, round {round}, {wait} ms");
         let killed = killed_after(&volume, wait);
-        let told =
-            writes_beside(&mut guest, Load::Full, || output(volume.ask("upgrade").arg("--program").arg(&killed)));
+        let told = writes_beside(&mut guest, || output(volume.ask("upgrade").arg("--program").arg(&killed)));
         let Guest { machine, wire, parts, .. } = &mut guest;
         if !told.status.success() && String::from_utf8_lossy(&told.stderr).contains("nothing was changed") {
             kept += 1;

@@ -52,7 +52,7 @@ pub(crate) mod vacate;
 use find::find_blocks;
 use state::Victim;
 use survivors::{choose_survivors, is_turned, leaves_after_all, tries_turned_again};
-use vacate::{appended, freed_together, survivors_at_once, vacate_step, wanted_before_end};
+use vacate::{appended, freed_together, guard_end, is_due, survivors_at_once, vacate_step, wanted_before_end};
 
 /// Segments under reclaim at once: enough to hide the latency of reads and flushes.
 pub(crate) const VICTIMS_MAX: usize = 4;
@@ -74,6 +74,7 @@ const COMPACTED_PART: u32 = 2;
 /// Starts reclaim of segments, as far as more free ones are needed.
 pub(crate) fn reclaim_step(lane: &mut Lane, cx: &mut Cx<'_>) {
     free_unpinned(lane, cx);
+    guard_end(lane, cx);
     if cx.facts.stopping || cx.cache_failed() {
         let_go_of_held(lane, cx);
         lane.reclaim.left = 0;
@@ -85,9 +86,7 @@ pub(crate) fn reclaim_step(lane: &mut Lane, cx: &mut Cx<'_>) {
         lane.reclaim.not_compacted.clear();
     }
     begin_victims(lane, cx);
-    if lane.log.has_end() {
-        vacate_step(lane, cx);
-    }
+    vacate_step(lane, cx);
     if cx.facts.any_max {
         shrink_step(lane, cx);
     }
@@ -101,8 +100,10 @@ fn begin_victims(lane: &mut Lane, cx: &mut Cx<'_>) {
     let coming = victims.saturating_sub(waiting_victims(lane, cx)) + lane.reclaim.freeing.len();
     let watermark = lane.reclaim.watermark(&lane.log);
     let mut wanted = watermark.saturating_sub(lane.log.free_segments() + coming).max(wanted_before_end(lane));
+    // One place may be for a segment of the end.
+    let places = VICTIMS_MAX - usize::from(is_due(lane));
     while wanted > 0 {
-        let has_place = victims < VICTIMS_MAX;
+        let has_place = victims < places;
         let (view, mut queues) = look(lane, cx);
         let choice = if has_place { choose(&view, &mut queues) } else { choose_to_compact(&view, &mut queues) };
         note_choice(lane, &choice, cx.now);

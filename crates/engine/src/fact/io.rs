@@ -331,6 +331,9 @@ pub enum Control {
     Vacate {
         /// Segments of each lane.
         keep_segments: Option<u32>,
+        /// The dirty limit of the smaller cache, which comes into force as more is destaged;
+        /// `None`: the limit that was set.
+        dirty_limit_blocks: Option<u64>,
     },
     /// The answer to [`Event::FailureUnmarked`]: whether it is remembered durably that this cache
     /// must not be replayed. If not, writes of cached blocks and FLUSH fail, since a replay would

@@ -117,7 +117,7 @@ pub(super) fn vacate(on: &mut Stage<'_>) {
     on.write(0, 70 * B, 6 * B, true);
     on.read(0, 0, 12 * B);
     on.wait_down_to(0);
-    on.control(Control::Vacate { keep_segments: None });
+    on.control(Control::Vacate { keep_segments: None, dirty_limit_blocks: None });
     on.write(0, 100 * B, 16 * B, true);
     on.wait_down_to(0);
 }

@@ -151,7 +151,7 @@ impl<'a> Stage<'a> {
     /// Empties the end of the cache, and waits until that is done. Each lane keeps so many
     /// segments.
     pub fn vacate(&mut self, keep_segments: u32) {
-        self.control(Control::Vacate { keep_segments: Some(keep_segments) });
+        self.control(Control::Vacate { keep_segments: Some(keep_segments), dirty_limit_blocks: None });
         let left = |client: &Client| client.world.engine().status().left_in_end;
         while !self.over && left(&self.client) != Some(0) && self.step() {}
     }

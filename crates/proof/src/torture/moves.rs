@@ -17,7 +17,11 @@ pub(super) fn order(rng: &mut Rng, world: &mut World, plan: &Plan) {
         // With so few the cache would hardly work.
         let segments = plan.spec.segments_per_lane;
         let kept = rng.below(u64::from(segments - SEGMENTS_MIN / 2)) as u32 + SEGMENTS_MIN / 2;
-        world.control(Control::Vacate { keep_segments: (rng.below(3) > 0).then_some(kept) });
+        let keep_segments = (rng.below(3) > 0).then_some(kept);
+        // Half of what would be possible, in half of all cases.
+        let most = u64::from(kept * plan.spec.lanes * plan.spec.segment_blocks);
+        let dirty_limit_blocks = (rng.below(2) > 0).then_some(most / 2);
+        world.control(Control::Vacate { keep_segments, dirty_limit_blocks });
     }
     if plan.has(Extra::Moves) && plan.trouble == Trouble::None && rng.below(25) == 0 {
         order_move(rng, world);

@@ -9,11 +9,14 @@ use flashfront_proof::{Client, OriginSpec, WorldSpec};
 /// Blocks of a segment, and segments of the cache.
 const SEGMENT: u64 = 32;
 const SEGMENTS: u32 = 96;
+/// How long I/Os of the origins take: of a fast one, of a slow one, and of one that is slower than
+/// clients write.
+const ORIGINS_NS: [u64; 3] = [5_000_000, 20_000_000, 100_000_000];
 /// A block in sectors.
 const B: u64 = 8;
 
-/// A cache before an origin of `blocks` blocks.
-fn client(seed: u64, lanes: u32, blocks: u64) -> Client {
+/// A cache before an origin of `blocks` blocks, of which each I/O takes `origin_ns`.
+fn client(seed: u64, lanes: u32, blocks: u64, origin_ns: u64) -> Client {
     let origin = OriginSpec { size_bytes: blocks * 4096, logical_block_bytes: 512, mode: Mode::Writeback };
     Client::fresh(WorldSpec {
         seed,
@@ -21,7 +24,7 @@ fn client(seed: u64, lanes: u32, blocks: u64) -> Client {
         segment_blocks: SEGMENT as u32,
         segments_per_lane: SEGMENTS / lanes,
         stripe_blocks: 64,
-        origin_ns: 5_000_000,
+        origin_ns,
         origins: vec![origin],
         options: Options { sequential_bypass_bytes: 0, read_around_blocks: 0, ..Options::default() },
         ..WorldSpec::default()
@@ -42,15 +45,15 @@ fn left(client: &Client) -> Option<u64> {
 }
 
 fn vacate(client: &mut Client, keep_segments: Option<u32>) {
-    client.world.control(Control::Vacate { keep_segments });
+    client.world.control(Control::Vacate { keep_segments, dirty_limit_blocks: None });
 }
 
 /// What fits before the end is moved there: nothing is dropped for that, and reads hit as before.
 #[test]
 fn what_fits_before_the_end_is_moved_there() {
-    for lanes in [1, 2] {
+    for (lanes, origin_ns) in [1, 2].into_iter().flat_map(|lanes| ORIGINS_NS.map(|origin_ns| (lanes, origin_ns))) {
         let blocks = u64::from(SEGMENTS) * SEGMENT / 3;
-        let mut client = client(1, lanes, blocks);
+        let mut client = client(1, lanes, blocks, origin_ns);
         fill(&mut client, blocks);
         // All of the log was in use once.
         fill(&mut client, blocks);
@@ -68,7 +71,7 @@ fn what_fits_before_the_end_is_moved_there() {
         }
         client.finish();
         let after = client.world.engine().status();
-        assert_eq!(after.blocks_cached, before.blocks_cached, "{lanes} lanes");
+        assert_eq!(after.blocks_cached, before.blocks_cached, "{lanes} lanes, {origin_ns} ns");
         assert_eq!(after.counters.evicted_blocks, before.counters.evicted_blocks);
         let misses = after.counters.read_misses;
         client.read_all();
@@ -88,7 +91,7 @@ fn what_fits_before_the_end_is_moved_there() {
 fn what_does_not_fit_is_judged_by_the_policy() {
     for seed in 0..4 {
         let blocks = u64::from(SEGMENTS) * SEGMENT;
-        let mut client = client(seed, 1, blocks);
+        let mut client = client(seed, 1, blocks, ORIGINS_NS[0]);
         fill(&mut client, blocks * 9 / 10);
         vacate(&mut client, Some(SEGMENTS / 2));
         let mut written = 0;
@@ -111,11 +114,87 @@ fn what_does_not_fit_is_judged_by_the_policy() {
     }
 }
 
+/// Clients that never pause, and write as fast as they can, don't keep the end from being emptied.
+/// First all that is live has room before it, then it has not.
+#[test]
+fn writers_that_never_pause_keep_no_end() {
+    let all = u64::from(SEGMENTS) * SEGMENT;
+    for (part, origin_ns) in [5, 16].into_iter().flat_map(|part| ORIGINS_NS.map(|origin_ns| (part, origin_ns))) {
+        let blocks = all * part / 16;
+        let mut client = client(1, 1, blocks, origin_ns);
+        fill(&mut client, blocks);
+        fill(&mut client, blocks);
+        vacate(&mut client, Some(SEGMENTS / 2));
+        let mut written = 0;
+        while left(&client) != Some(0) {
+            written += 1;
+            assert!(written < 10 * all, "{part}, {origin_ns} ns: {:?} blocks stay in the end", left(&client));
+            client.write(0, written * 2_654_435_761 % blocks * B, B, false);
+            client.finish_to(16);
+        }
+        println!("{part}, {origin_ns} ns: {written} blocks were written until the end was empty");
+        // From then on it holds what streams had begun there by then, at most: two segments each.
+        for _ in 0..all / 4 {
+            written += 1;
+            client.write(0, written * 2_654_435_761 % blocks * B, B, false);
+            client.finish_to(16);
+            let left = left(&client);
+            assert!(left <= Some(6 * SEGMENT), "{part}, {origin_ns} ns: {left:?} blocks after {written}");
+        }
+        client.finish();
+        client.crash(1, Fate::Kept, Fate::Kept);
+        client.open();
+        client.read_all();
+        client.leave();
+    }
+}
+
+/// The dirty limit of the smaller cache comes into force as blocks are destaged: no writer waits
+/// until a large part is.
+#[test]
+fn the_dirty_limit_falls_as_blocks_are_destaged() {
+    let blocks = u64::from(SEGMENTS) * SEGMENT;
+    let mut client = client(1, 1, blocks, ORIGINS_NS[1]);
+    let limit = blocks * 3 / 4;
+    client.world.control(Control::SetDirtyLimit { blocks: limit });
+    let (mut written, mut longest) = (0, 0);
+    let dirty = |client: &Client| client.world.engine().status().blocks_dirty;
+    let mut write = |client: &mut Client| {
+        written += 1;
+        let began = client.world.now;
+        client.write(0, written * 2_654_435_761 % blocks * B, B, false);
+        client.finish_to(0);
+        client.world.now.since_ns(began)
+    };
+    while dirty(&client) < limit * 9 / 10 {
+        write(&mut client);
+    }
+    let aim = blocks / 4;
+    client.world.control(Control::Vacate { keep_segments: Some(SEGMENTS / 2), dirty_limit_blocks: Some(aim) });
+    assert_eq!(client.world.engine().status().dirty_limit_blocks, limit, "what was set is told");
+    let began = client.world.now;
+    while dirty(&client) > aim {
+        longest = longest.max(write(&mut client));
+    }
+    let whole = client.world.now.since_ns(began);
+    println!("a write took {longest} ns at most, of {whole} ns");
+    assert!(longest * 5 < whole, "a write took {longest} ns of {whole}");
+    for _ in 0..blocks / 8 {
+        write(&mut client);
+        assert!(dirty(&client) <= aim, "{} blocks are dirty", dirty(&client));
+    }
+    vacate(&mut client, None);
+    while dirty(&client) <= aim * 2 {
+        write(&mut client);
+    }
+    client.leave();
+}
+
 /// The end serves again when it need not stay empty, and after a power cut.
 #[test]
 fn the_end_is_used_again() {
     for crashes in [false, true] {
-        let mut client = client(3, 1, 1024);
+        let mut client = client(3, 1, 1024, ORIGINS_NS[0]);
         fill(&mut client, 1024);
         let all = client.world.engine().status();
         vacate(&mut client, Some(SEGMENTS / 2));
@@ -140,7 +219,7 @@ fn the_end_is_used_again() {
 #[test]
 fn no_writer_waits_for_an_end_that_can_not_be_emptied() {
     let blocks = u64::from(SEGMENTS) * SEGMENT;
-    let mut client = client(5, 1, blocks);
+    let mut client = client(5, 1, blocks, ORIGINS_NS[0]);
     client.world.control(Control::SetDirtyLimit { blocks: blocks * 3 / 4 });
     vacate(&mut client, Some(SEGMENTS / 3));
     fill(&mut client, blocks * 2 / 3);

@@ -256,17 +256,17 @@ pub(super) fn order_resize(daemon: &mut Daemon, size: NewSize, operator: Operato
 /// Begins to empty what lies beyond a size, or refuses that. Without a size all of the cache is
 /// used again.
 pub(super) fn vacate(daemon: &mut Daemon, bytes: Option<u64>) -> Result<(), String> {
-    let keep_segments = match bytes {
-        None => None,
+    let (keep_segments, dirty_limit_blocks) = match bytes {
+        None => (None, None),
         Some(bytes) => {
             let device = device(daemon)?.path().to_owned();
             let now = daemon.pump.engine().superblock();
             let (next, kept) = offline::shrunk(&device, now, bytes).map_err(|error| error.to_string())?;
-            keeps_limit(daemon, &next).map_err(|error| error.to_string())?;
-            can_move(daemon).then_some(kept)
+            let limit = limit_of(daemon, &next).map_err(|error| error.to_string())?;
+            (can_move(daemon).then_some(kept), Some(limit))
         }
     };
-    daemon.pump.apply(Input::Control(Control::Vacate { keep_segments }));
+    daemon.pump.apply(Input::Control(Control::Vacate { keep_segments, dirty_limit_blocks }));
     Ok(())
 }
 
@@ -313,7 +313,7 @@ fn to_resize(daemon: &Daemon, size: NewSize) -> Result<Resize, String> {
         }
         NewSize::Bytes(bytes) => offline::shrunk(&device, now, bytes).map_err(|error| error.to_string())?.0,
     };
-    keeps_limit(daemon, &next).map_err(|error| error.to_string())?;
+    limit_of(daemon, &next).map_err(|error| error.to_string())?;
     // What can't be moved has to be destaged.
     let may_be_dirty = size == NewSize::OfDevice || can_move(daemon);
     if size != NewSize::OfDevice && may_be_dirty {
@@ -329,17 +329,17 @@ fn to_resize(daemon: &Daemon, size: NewSize) -> Result<Resize, String> {
     Ok(Resize::new(device, daemon.config.state.clone(), size, may_be_dirty))
 }
 
-/// Whether the dirty limit is possible with the next size.
-fn keeps_limit(daemon: &Daemon, next: &Superblock) -> Result<(), LimitError> {
+/// The dirty limit with the next size, if that is possible.
+fn limit_of(daemon: &Daemon, next: &Superblock) -> Result<u64, LimitError> {
     let asked = daemon.config.policy.dirty_limit;
-    limit::blocks_at_start(asked, next)?;
+    let then = limit::blocks_at_start(asked, next)?;
     let now = daemon.pump.engine().status().dirty_limit_blocks;
     match limit::blocks(asked, daemon.pump.engine().superblock()) {
         Ok(usual) if usual != now => {
             // An operator has set another one, which is kept.
             let bytes = Size(now * BLOCK_BYTES);
-            limit::blocks(DirtyLimit::Size(bytes), next).map(|_| ())
+            limit::blocks(DirtyLimit::Size(bytes), next)
         }
-        _ => Ok(()),
+        _ => Ok(then),
     }
 }

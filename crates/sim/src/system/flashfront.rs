@@ -216,7 +216,7 @@ impl System for Flashfront {
     fn keep(&mut self, now: Time, percent: u32) {
         let segments = u64::from(self.engine.superblock().segments_per_lane) * u64::from(percent) / 100;
         let keep_segments = (percent < 100).then_some(segments as u32);
-        self.input(now, Input::Control(Control::Vacate { keep_segments }));
+        self.input(now, Input::Control(Control::Vacate { keep_segments, dirty_limit_blocks: None }));
     }
 
     fn drain(&mut self, now: Time) -> bool {

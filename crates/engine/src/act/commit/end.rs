@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The end of a log, which is emptied so that the cache can shrink to its beginning (ADR 0069).
 //!
-//! Free segments of the end are put aside, but for as many as reclaim wants to be free. Nothing
-//! else of the log changes: if the power is cut, the next opening knows of no end.
+//! Free segments of the end are put aside, but for as many as reclaim wants to be free. While the
+//! end is shut, they are a reserve: clients begin only segments before it. Nothing else of the log
+//! changes: if the power is cut, the next opening knows of no end.
 
 use alloc::collections::VecDeque;
 
-use super::log::Log;
+use super::log::{For, Log};
 use crate::organ::segment::{Segment, SegmentState};
 
 /// The segments of a log that are to stay empty.
@@ -17,15 +18,30 @@ pub(super) struct End {
     keep: usize,
     /// Free ones of the end.
     aside: VecDeque<u32>,
+    /// Clients begin no segment of it.
+    shut: bool,
     /// A segment of the end became full since the last look.
     filled: bool,
+    /// Since the last look a segment before the end became free, or a block there became clean.
+    room_comes: bool,
+    /// Segments that were taken since one of the end was begun to be emptied.
+    taken: u32,
     /// How long a commit took to be written lately.
     write_ns: u64,
 }
 
 impl Default for End {
     fn default() -> Self {
-        Self { first: u32::MAX, keep: 0, aside: VecDeque::new(), filled: false, write_ns: 0 }
+        Self {
+            first: u32::MAX,
+            keep: 0,
+            aside: VecDeque::new(),
+            shut: false,
+            filled: false,
+            room_comes: false,
+            taken: 0,
+            write_ns: 0,
+        }
     }
 }
 
@@ -39,11 +55,57 @@ impl Log {
     /// `None`: no segment is.
     pub(crate) fn set_end(&mut self, first: Option<u32>, keep: usize) {
         (self.end.first, self.end.keep, self.end.filled) = (first.unwrap_or(u32::MAX), keep, true);
+        (self.end.shut, self.end.taken) = (false, 0);
         let free = self.free.drain(..).chain(self.end.aside.drain(..));
         let (others, end): (VecDeque<u32>, VecDeque<u32>) = free.partition(|id| *id < self.end.first);
         self.free = others;
         self.free.extend(end);
         self.balance();
+    }
+
+    /// From now on clients begin segments of the end, or begin none.
+    pub(crate) const fn shut_end(&mut self, shut: bool) {
+        self.end.shut = shut;
+    }
+
+    /// Whether clients begin no segment of the end.
+    pub(crate) const fn is_end_shut(&self) -> bool {
+        self.end.shut
+    }
+
+    /// Free segments of which clients may begin one, if they leave enough.
+    pub(super) fn free_to_clients(&self) -> usize {
+        if self.end.shut { self.free_before_end() } else { self.free.len() }
+    }
+
+    /// Whether too few segments are free before the end for clients to begin one of them.
+    pub(crate) fn is_short_before_end(&self) -> bool {
+        self.free_before_end() < For::Clients.needs(true)
+    }
+
+    /// Notes that a block became clean, or a segment free.
+    pub(super) const fn note_room(&mut self, segment: u32) {
+        self.end.room_comes |= segment < self.end.first;
+    }
+
+    /// Whether, since the last call, a segment before the end became free, or a block there clean.
+    pub(crate) const fn take_room_comes(&mut self) -> bool {
+        core::mem::replace(&mut self.end.room_comes, false)
+    }
+
+    /// A segment was taken.
+    pub(super) const fn note_taken(&mut self) {
+        self.end.taken = self.end.taken.saturating_add(1);
+    }
+
+    /// Segments that were taken since one of the end was begun to be emptied.
+    pub(crate) const fn taken(&self) -> u32 {
+        self.end.taken
+    }
+
+    /// A segment of the end is begun to be emptied.
+    pub(crate) const fn end_begun(&mut self) {
+        self.end.taken = 0;
     }
 
     /// A commit took so long to be written.
@@ -85,6 +147,7 @@ impl Log {
     pub(crate) fn give_free(&mut self, segment: u32) {
         debug_assert_eq!(self.segments[segment as usize].live, 0);
         self.segments[segment as usize].state = SegmentState::Free;
+        self.note_room(segment);
         let at = if segment < self.end.first {
             self.free.partition_point(|id| *id < self.end.first)
         } else {

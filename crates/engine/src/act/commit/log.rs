@@ -256,13 +256,14 @@ impl Log {
             return false;
         }
         let full = self.is_segment_full(stream);
+        let free = if full && what_for == For::Clients { self.free_to_clients() } else { self.free.len() };
         match stream {
             // Also a segment that a commit took from the reserve is kept for commits of the same
             // kind.
-            Stream::Writes => self.free.len() >= what_for.needs(full) + left,
-            _ if full && what_for == For::Cleaning => self.free.len() >= what_for.needs(full),
-            Stream::Promoted | Stream::Survivors if full => self.free.len() > WRITES_SEGMENTS + left.min(1),
-            Stream::Promoted | Stream::Survivors => tail.used > 0 || self.free.len() >= CRASH_SEGMENTS,
+            Stream::Writes => free >= what_for.needs(full) + left,
+            _ if full && what_for == For::Cleaning => free >= what_for.needs(full),
+            Stream::Promoted | Stream::Survivors if full => free > WRITES_SEGMENTS + left.min(1),
+            Stream::Promoted | Stream::Survivors => tail.used > 0 || free >= CRASH_SEGMENTS,
         }
     }
 

@@ -46,6 +46,7 @@ impl Log {
     /// The block in this slot is clean now.
     pub(crate) fn block_cleaned(&mut self, slot: u32) {
         self.segment_of(slot).dirty -= 1;
+        self.note_room(slot / self.segment_slots);
     }
 
     /// The block in this slot was put there because one beside it missed.
@@ -119,6 +120,7 @@ impl Log {
         let zone = if stream == Stream::Writes as usize { Zone::Writes } else { Zone::Main };
         (taken.state, taken.zone, taken.mirrored) = (SegmentState::Open, zone, false);
         if self.has_end() {
+            self.note_taken();
             self.balance();
         }
         Some(segment)

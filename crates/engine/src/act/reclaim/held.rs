@@ -40,10 +40,10 @@ fn segment_comes(lane: &Lane) -> bool {
 
 /// Free segments that clients leave to cleaning: one for each segment that is cleaned, and two
 /// more. Dirty blocks and "freed" entries begin segments of their own. No segment is left while
-/// cleaning may wait for an origin that doesn't answer.
+/// cleaning may wait for an origin that doesn't answer, or has a reserve in the end of the log.
 pub(crate) fn left_to_cleaning(lane: &Lane, cx: &Cx<'_>) -> usize {
     match lane.reclaim.victims.values().filter(|victim| victim.cleaned || victim.keeps).count() {
-        _ if cx.facts.away || has_trouble(lane, cx) => 0,
+        _ if cx.facts.away || has_trouble(lane, cx) || lane.log.is_end_shut() => 0,
         0 if !lane.reclaim.waits => 0,
         0 => 3,
         cleaned => cleaned + 2,

@@ -27,6 +27,11 @@ pub(super) const CLEANING_WAIT_NS: u64 = 1_000_000_000;
 /// `the_engine_holds_what_the_model_says`.
 pub(super) const BEHIND_FOR_NS: u64 = 3_000_000_000;
 
+/// While the end of the log is emptied, writers wait so long for room before it, where no segment
+/// becomes free and no block clean. Then something keeps reclaim from that, and they get room in
+/// the end.
+pub(super) const SHORT_MAX_NS: u64 = 1_000_000_000;
+
 /// A segment under reclaim.
 #[derive(Default)]
 pub(crate) struct Victim {
@@ -110,6 +115,8 @@ pub(crate) struct Reclaim {
     /// A victim was given back: the end is not looked at until some time later.
     pub(super) vacates_in_vain: bool,
     pub(super) vacates_again: Option<Time>,
+    /// Since when clients begin no segment before the end, and no room comes there.
+    pub(super) short_since: Option<Time>,
     /// When the last look found no segment of the end that can be reclaimed: commits before this
     /// one were covered by a checkpoint.
     pub(super) vacated_below: Option<u64>,
@@ -160,7 +167,8 @@ impl Reclaim {
         let victims = self.victims.values().filter_map(|victim| victim.waits);
         let victims = victims.map(|(_, since)| since.plus_ns(VICTIM_WAIT_NS));
         let waits = self.waits_since.filter(|_| self.waits).map(|since| since.plus_ns(CLEANING_WAIT_NS));
-        victims.chain(waits).chain(self.vacates_again).chain(self.pauses_until)
+        let short = self.short_since.map(|since| since.plus_ns(SHORT_MAX_NS));
+        victims.chain(waits).chain(self.vacates_again).chain(self.pauses_until).chain(short)
     }
 
     /// With fewer free segments than this reclaim starts. The number is 1/64 of the lane's
