@@ -47,6 +47,11 @@ pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta, destager: &Dest
             }
         }
         if let Some(eras) = lane.eras.as_ref().filter(|_| !lane.store.is_opening()) {
+            for (origin, it) in facts.origins.iter().zip(&delta.origins) {
+                let over = it.cuts.over();
+                let needing = eras.sizes(origin.id, over.start, over.end).next();
+                assert_eq!(needing, None, "lane {}: an era needs blocks, and is on its origin", lane.id);
+            }
             lane.store.index().for_each(|flat, found| {
                 let newest = eras.newest(flat);
                 let is_newest = newest.is_some_and(|(_, version)| version.slot == found.slot);

@@ -140,12 +140,17 @@ impl Lanes {
         let Some(mail) = &mut self.mail else { return };
         let seen = Look::Now(&self.lanes[lane]).show(cx);
         let lost = cx.facts.planted(Canary::ShownLost) && mail.draw(100) == 0;
+        let bug = if lost {
+            Some(Canary::ShownLost)
+        } else {
+            cx.facts.planted(Canary::ShownAfter).then_some(Canary::ShownAfter)
+        };
         let mut told = cx.delta.take_told();
         if cx.facts.planted(Canary::MessageDoubled) && !told.is_empty() && mail.draw(100) == 0 {
             let again = told.first().and_then(again);
             told.extend(again);
         }
-        mail.take_step(lane, seen, told.drain(..), lost);
+        mail.take_step(lane, seen, told.drain(..), bug);
         cx.delta.give_back_room(told);
     }
 

@@ -7,6 +7,7 @@
 use core::ops::Range;
 
 use crate::cx::Cx;
+use crate::fact::canary::Canary;
 use crate::fact::types::{OriginId, Time};
 use crate::lane::Lane;
 use crate::organ::down::FlushWish;
@@ -121,9 +122,25 @@ impl<'a> Look<'a> {
         until.is_some_and(|until| now < until)
     }
 
-    /// The first era of an origin that needs blocks of the lane.
-    pub(crate) fn first_era(self, origin: OriginId) -> Option<u64> {
-        self.lane().eras.as_ref()?.first(origin)
+    /// The first era of an origin that needs blocks of the lane, or may need some: the lane may have
+    /// written in an era that has ended, and may not have shown that yet.
+    pub(crate) fn first_era(self, origin: usize, cx: &Cx<'_>) -> Option<u64> {
+        match self {
+            Self::Now(lane) => lane.eras.as_ref()?.first(cx.facts.origins[origin].id),
+            Self::Seen(seen, _) => {
+                let it = seen.era(origin);
+                let unseen = cx.facts.planted(Canary::EraUnseen);
+                if unseen { it.first } else { it.oldest(cx.delta.origins[origin].cuts.era()) }
+            }
+        }
+    }
+
+    /// All that the lane writes from now on to an origin is in this era, or in a later one.
+    pub(crate) fn era_now(self, origin: usize, cx: &Cx<'_>) -> u64 {
+        match self {
+            Self::Now(_) => cx.delta.origins[origin].cuts.era(),
+            Self::Seen(seen, _) => seen.era(origin).now,
+        }
     }
 
     /// How many blocks eras of an origin need here, from this era until before that one.

@@ -294,6 +294,13 @@ impl World {
 
     /// Jumps to the next event and handles it; false if nothing will ever happen.
     pub fn step(&mut self) -> bool {
+        assert!(
+            !self.contract.is_stuck(),
+            "livelock at {:?}: {} requests in flight, {:?}",
+            self.now,
+            self.flying.len(),
+            self.engine().status()
+        );
         let late = self.spec.by_mail && is_mail_late(self.spec.seed, self.steps) && self.next_io().is_some();
         if self.unsettled && !late {
             self.settle();
@@ -302,13 +309,6 @@ impl World {
         let next = if self.unsettled { self.next_io() } else { self.next_event() };
         let Some(next) = next else { return false };
         self.now = self.now.max(next);
-        assert!(
-            !self.contract.is_stuck(),
-            "livelock at {:?}: {} requests in flight, {:?}",
-            self.now,
-            self.flying.len(),
-            self.engine().status()
-        );
         let mut done = Vec::new();
         let (hung, back) = (self.hung(), self.is_back());
         for disk in [&mut self.cache].into_iter().chain(&mut self.mirror).chain(&mut self.origins) {

@@ -3,7 +3,7 @@
 
 use crate::cx::Cx;
 use crate::look::Look;
-use crate::organ::seen::{Counts, LaneSeen, Pressure};
+use crate::organ::seen::{Counts, EraSeen, LaneSeen, Pressure};
 
 impl Look<'_> {
     /// What the lane shows now.
@@ -17,10 +17,15 @@ impl Look<'_> {
             versions: self.awaits_versions(cx),
             clean: lane.awaiting_clean.iter().map(origin_of).collect(),
         };
+        let eras = lane.eras.iter().flat_map(|eras| {
+            let origins = cx.facts.origins.iter().zip(&cx.delta.origins);
+            origins.map(|(origin, it)| EraSeen { first: eras.first(origin.id), now: it.cuts.era() })
+        });
         LaneSeen {
             wish: lane.flush_wish(),
             filled: lane.filled(),
             pressure,
+            eras: eras.collect(),
             rest: lane.rest(),
             counts: Counts::default(),
         }

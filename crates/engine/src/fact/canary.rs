@@ -50,6 +50,7 @@ canaries! {
     MessageDoubled, "message-doubled", "a message of a lane comes twice now and then";
     MessageOvertakes, "message-overtakes", "a message comes before others that the same sender sent earlier";
     ShownLost, "shown-lost", "what a lane shows is lost now and then, until it shows something else";
+    ShownAfter, "shown-after", "what a lane shows comes after the messages of its step";
     RestEarly, "rest-early", "the engine opens, drains and stops while messages of lanes are on their way";
     CoveredLate, "covered-late", "a flush of the cache device covers what a lane wrote until it hears of the flush";
     GrantTwice, "grant-twice", "a grant of destage counts twice: its lane starts two runs";
@@ -58,6 +59,7 @@ canaries! {
     IdReused, "id-reused", "a new volume gets the id of one that was removed";
     GrownEarly, "grown-early", "clients may write to the new part of a volume before the table with its size is durable";
     EraUncut, "era-uncut", "destage is ordered, but a FLUSH ends no era: one batch has what came before it and after it";
+    EraUnseen, "era-unseen", "an era is on its origin as soon as no lane shows that it needs anything, however late that is shown";
     EraEarly, "era-early", "an era begins before the log says which are on the origin, so that a restart sends older ones again";
     RemovedAcknowledges, "removed-acknowledges", "a cache device that was replaced or removed acknowledges, and the one that stays does not";
     MaxIgnored, "max-ignored", "a volume may have more than its largest part";

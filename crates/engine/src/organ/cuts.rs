@@ -10,6 +10,7 @@
 //! before the one that may be there. So the log says where a group ends before it begins.
 
 use alloc::collections::VecDeque;
+use core::ops::Range;
 
 use crate::fact::types::Time;
 use crate::organ::eras::Wanted;
@@ -69,6 +70,9 @@ pub(crate) struct Cuts {
     ended: u64,
     /// All eras before this one are on the origin.
     sent: u64,
+    /// Eras from this one on need nothing when they are sent. Of those before it replay may have
+    /// found something; also of others, when a lost block was found again.
+    sure_from: u64,
     /// The oldest era that needed anything before that: after a crash it may be destaged again.
     before: u64,
     /// The log says durably that all eras before this one are on the origin.
@@ -102,7 +106,7 @@ impl Cuts {
     pub(crate) fn replayed(&mut self, newest: Option<u64>, sent: u64, group: u64) {
         (self.newest, self.sent) = (self.newest.max(newest), self.sent.max(sent));
         self.bordered = self.bordered.max(group);
-        self.bordered_durably = self.bordered;
+        (self.bordered_durably, self.sure_from) = (self.bordered, self.sent);
     }
 
     /// The order is kept from now on, in a new era.
@@ -111,11 +115,21 @@ impl Cuts {
         if self.newest.is_none() {
             self.sent = self.era;
         }
-        (self.before, self.recorded) = (self.sent, self.sent);
+        (self.before, self.recorded, self.sure_from) = (self.sent, self.sent, self.sent);
         if let Some(newest) = self.newest.take() {
             // When its FLUSH was is not known any more.
             self.unsent.push_back((newest, now, 0));
         }
+    }
+
+    /// A lost block was found again, and may be in an era that was sent long ago.
+    pub(crate) const fn found_again(&mut self) {
+        self.sure_from = u64::MAX;
+    }
+
+    /// The eras that need nothing any more, since they are on the origin.
+    pub(crate) fn over(&self) -> Range<u64> {
+        self.sure_from.min(self.sent)..self.sent
     }
 
     /// The era of what is written now.

@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use crate::fact::canary::Canary;
 use crate::fact::io::DeviceError;
 use crate::organ::down::Down;
 use crate::organ::seen::{Counts, LaneSeen};
@@ -82,24 +83,27 @@ impl Mail {
         self.ended[lane].push_back((io, result));
     }
 
-    /// Takes what a lane shows after a step, and then what it has told in that step. `lost`, a
-    /// planted bug: nobody sees what is shown.
+    /// Takes what a lane shows after a step, and then what it has told in that step. A planted bug
+    /// loses what is shown, or puts it last.
     pub(crate) fn take_step(
         &mut self,
         lane: usize,
         mut seen: LaneSeen,
         told: impl ExactSizeIterator<Item = Up>,
-        lost: bool,
+        bug: Option<Canary>,
     ) {
         self.counts[lane].told += told.len() as u64;
         seen.counts = self.counts[lane];
+        let mut news = None;
         if self.shown[lane] != seen {
             self.shown[lane].clone_from(&seen);
-            if !lost {
-                self.up[lane].push_back(Told::Seen(Box::new(seen)));
-            }
+            news = (bug != Some(Canary::ShownLost)).then(|| Told::Seen(Box::new(seen)));
+        }
+        if bug != Some(Canary::ShownAfter) {
+            self.up[lane].extend(news.take());
         }
         self.up[lane].extend(told.map(Told::Up));
+        self.up[lane].extend(news);
     }
 
     /// Whether each lane has heard all that was sent, and the coordinator all that lanes told, as
@@ -188,7 +192,7 @@ mod tests {
         let mut mail = Mail::new(2, seed);
         for io in 0..8 {
             mail.ended(0, io, Ok(()));
-            mail.take_step(1, LaneSeen::default(), core::iter::once(Up::RunDropped { origin: io }), false);
+            mail.take_step(1, LaneSeen::default(), core::iter::once(Up::RunDropped { origin: io }), None);
         }
         let come = core::iter::from_fn(|| mail.next(false));
         come.filter_map(|letter| match letter {
@@ -219,7 +223,7 @@ mod tests {
             let mut mail = Mail::new(1, seed);
             let step = |number| LaneSeen { filled: Some(number), ..LaneSeen::default() };
             for number in 0..8 {
-                mail.take_step(0, step(number), core::iter::once(Up::RunDropped { origin: number as usize }), false);
+                mail.take_step(0, step(number), core::iter::once(Up::RunDropped { origin: number as usize }), None);
                 mail.ended(0, number as usize, Ok(()));
             }
             while let Some(letter) = mail.next(false) {
@@ -234,13 +238,13 @@ mod tests {
     fn counts_agree_when_nothing_is_on_its_way_and_not_before() {
         for seed in 0..100 {
             let mut mail = Mail::new(2, seed);
-            mail.take_step(1, LaneSeen::default(), core::iter::empty(), false);
+            mail.take_step(1, LaneSeen::default(), core::iter::empty(), None);
             mail.send(0, Some(Down::Close));
             assert!(!mail.counts_agree(), "seed {seed}: a message is sent");
             while let Some(letter) = mail.next(false) {
                 if let Letter::Down(lane, _) = letter {
                     assert!(!mail.counts_agree(), "seed {seed}: nobody has seen that the lane heard");
-                    mail.take_step(lane, LaneSeen::default(), core::iter::once(Up::Closed { lane }), false);
+                    mail.take_step(lane, LaneSeen::default(), core::iter::once(Up::Closed { lane }), None);
                 }
                 assert_eq!(mail.counts_agree(), mail.is_empty(), "seed {seed}");
             }

@@ -5,6 +5,7 @@
 //! comes to a coordinator that knows less of the lane than the message presumes.
 
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 
 use crate::fact::types::Time;
 use crate::organ::down::FlushWish;
@@ -17,8 +18,34 @@ pub(crate) struct LaneSeen {
     /// The number of the filling of a mirror of which it has done its part.
     pub(crate) filled: Option<u64>,
     pub(crate) pressure: Pressure,
+    /// The eras of each origin, where destage is ordered.
+    pub(crate) eras: Vec<EraSeen>,
     pub(crate) rest: Rest,
     pub(crate) counts: Counts,
+}
+
+impl LaneSeen {
+    /// Eras of an origin. What the lane has never shown may be in any era.
+    pub(crate) fn era(&self, origin: usize) -> EraSeen {
+        self.eras.get(origin).copied().unwrap_or_default()
+    }
+}
+
+/// Eras of an origin in a lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EraSeen {
+    /// The first one that needs blocks of the lane.
+    pub(crate) first: Option<u64>,
+    /// All that the lane writes after it has shown this is in this era, or in a later one.
+    pub(crate) now: u64,
+}
+
+impl EraSeen {
+    /// The oldest era that needs blocks of the lane, or may need some. `era`: the one of what is
+    /// written now. A lane that has not heard of it when it shows this may write in earlier ones.
+    pub(crate) fn oldest(self, era: u64) -> Option<u64> {
+        self.first.into_iter().chain((self.now < era).then_some(self.now)).min()
+    }
 }
 
 /// What of a lane is at rest.
@@ -57,4 +84,21 @@ pub(crate) struct Pressure {
     pub(crate) versions: bool,
     /// The origins of which pieces wait until their range is clean.
     pub(crate) clean: BTreeSet<usize>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_era_that_has_ended_may_need_blocks_until_the_lane_shows_that_it_knows_of_the_end() {
+        let seen = LaneSeen::default();
+        assert_eq!(seen.era(0).oldest(7), Some(0), "the lane has shown nothing");
+        let it = EraSeen { first: None, now: 6 };
+        assert_eq!((it.oldest(6), it.oldest(7)), (None, Some(6)));
+        let it = EraSeen { first: Some(4), now: 6 };
+        assert_eq!((it.oldest(6), it.oldest(7)), (Some(4), Some(4)));
+        let it = EraSeen { first: Some(7), now: 7 };
+        assert_eq!(it.oldest(7), Some(7), "an era may need blocks before it ends");
+    }
 }

@@ -33,6 +33,14 @@ pub(super) const ORDERED_LANES: Workload = Workload {
     again: false,
 };
 
+pub(super) const ORDERED_MAIL: Workload = Workload {
+    name: "ordered-mail",
+    summary: "ordered destage with four lanes whose messages are on their way for a while",
+    world: || WorldSpec { by_mail: true, ..world(4) },
+    run: ordered,
+    again: false,
+};
+
 pub(super) const ORDERED_NOTES: Workload = Workload {
     name: "ordered-notes",
     summary: "ordered destage: the log is slow to say which eras are on the origin, and the daemon is killed",

@@ -257,6 +257,7 @@ pub const WORKLOADS: &[Workload] = &[
     },
     super::ordered::ORDERED,
     super::ordered::ORDERED_LANES,
+    super::ordered::ORDERED_MAIL,
     super::ordered::ORDERED_NOTES,
     super::ordered::ORDERED_GROUPS,
     super::ordered::ORDERED_GROUPS_LANES,

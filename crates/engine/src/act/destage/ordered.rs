@@ -42,7 +42,7 @@ pub(super) struct Now {
 /// Follows what has become of the eras of an origin.
 pub(super) fn order_step(origin: usize, it: &Now, lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let id = cx.facts.origins[origin].id;
-    let oldest = lanes.looks().filter_map(|lane| lane.first_era(id)).min();
+    let oldest = lanes.looks().filter_map(|lane| lane.first_era(origin, cx)).min();
     let log_counts = !cx.cache_failed();
     let stopping = cx.facts.stopping;
     let news = cx.delta.origins[origin].cuts.advance(oldest);
@@ -77,8 +77,9 @@ fn choose_group(origin: usize, oldest: Option<u64>, it: &Now, lanes: &mut Lanes,
         blocks_max,
         now: cx.now,
     };
+    // Nothing comes to a group that has begun.
+    let below = lanes.looks().map(|lane| lane.era_now(origin, cx)).min().unwrap_or_default();
     let cuts = &mut cx.delta.origins[origin].cuts;
-    let below = cuts.era();
     if let Some(last) = cuts.choose_group(&view, |first| last_era(id, (first, below), blocks_max, lanes)) {
         lanes.send_all(|| Down::PutTogether { origin: id, last }, cx);
     }

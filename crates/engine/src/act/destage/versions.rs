@@ -102,9 +102,10 @@ fn let_go(lane: &mut Lane, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
 }
 
 /// A lost block may be readable after all: the oldest era needs it, as the others wait for that.
-pub(crate) fn version_found(lane: &mut Lane, flat: Flat, cx: &Cx<'_>) {
+pub(crate) fn version_found(lane: &mut Lane, flat: Flat, cx: &mut Cx<'_>) {
     let (Some(eras), Some(found)) = (&mut lane.eras, lane.store.get(flat).filter(|found| found.dirty)) else { return };
     let origin = origin_id(flat, cx);
+    cx.delta.origins[cx.facts.origin_of(flat)].cuts.found_again();
     let oldest = || eras.first(origin).unwrap_or(cx.delta.origins[cx.facts.origin_of(flat)].cuts.sent());
     // An older version of it may be needed, too.
     let era = eras.newest(flat).map_or_else(oldest, |(era, _)| era + 1);
