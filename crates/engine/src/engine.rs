@@ -432,6 +432,7 @@ impl Coordinator {
     /// Lets everything move that can. The context is made anew only where facts have changed.
     fn settle(&mut self, lanes: &mut Lanes, turn: &mut Turn<'_>) {
         let mut cx = turn.cx();
+        lanes.begin_turn();
         loop {
             self.follow_members(lanes, &mut cx);
             if !waits_for_others(self, lanes, &cx) {

@@ -25,6 +25,7 @@ use crate::fact::io::{DeviceError, RequestError};
 use crate::fact::open_error::OpenError;
 use crate::fact::types::Destage;
 use crate::facts::Facts;
+use crate::organ::cursor::Cursors;
 use crate::organ::down::{Covered, FlushWish};
 use crate::organ::eras::Eras;
 use crate::organ::flush::FlushWaiter;
@@ -94,6 +95,8 @@ pub(crate) struct Lane {
     pub(crate) runs: Slab<Run>,
     /// First block -> blocks of each run, from its start until its blocks are clean.
     pub(crate) run_ranges: BTreeMap<Flat, u32>,
+    /// Where destage goes on, for each origin.
+    pub(crate) cursors: Cursors,
     /// What is wrong with blocks.
     pub(crate) trouble: Trouble,
     pub(crate) reclaim: Reclaim,
@@ -144,6 +147,7 @@ impl Lane {
             run_ranges: BTreeMap::new(),
             sync: None,
             widens_to: None,
+            cursors: Cursors::default(),
             trouble: Trouble::default(),
             reclaim: Reclaim::default(),
             hand: Hand::default(),

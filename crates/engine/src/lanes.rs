@@ -154,6 +154,20 @@ impl Lanes {
         cx.delta.give_back_room(told);
     }
 
+    /// A turn of the coordinator begins.
+    #[inline]
+    pub(crate) fn begin_turn(&mut self) {
+        if let Some(mail) = &mut self.mail {
+            mail.begin_turn();
+        }
+    }
+
+    /// A number that changes with all that is new to the coordinator, while messages are on their
+    /// way.
+    pub(crate) fn news(&self) -> Option<u64> {
+        self.mail.as_ref().map(|mail| mail.news())
+    }
+
     /// Whether a seed chooses the order of messages.
     pub(crate) const fn by_mail(&self) -> bool {
         self.mail.is_some()

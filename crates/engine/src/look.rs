@@ -11,8 +11,6 @@ use crate::fact::canary::Canary;
 use crate::fact::types::{OriginId, Time};
 use crate::lane::Lane;
 use crate::organ::down::FlushWish;
-use crate::organ::eras::Wanted;
-use crate::organ::index::Flat;
 use crate::organ::seen::{LaneSeen, Rest};
 
 /// A look at a lane.
@@ -122,8 +120,8 @@ impl<'a> Look<'a> {
         until.is_some_and(|until| now < until)
     }
 
-    /// The first era of an origin that needs blocks of the lane, or may need some: the lane may have
-    /// written in an era that has ended, and may not have shown that yet.
+    /// The first era of an origin that needs blocks of the lane, or may need some. The lane may
+    /// have written in an era that has ended, and may not have shown that yet.
     pub(crate) fn first_era(self, origin: usize, cx: &Cx<'_>) -> Option<u64> {
         match self {
             Self::Now(lane) => lane.eras.as_ref()?.first(cx.facts.origins[origin].id),
@@ -146,22 +144,6 @@ impl<'a> Look<'a> {
     /// How many blocks eras of an origin need here, from this era until before that one.
     pub(crate) fn era_sizes(self, origin: OriginId, from: u64, below: u64) -> impl Iterator<Item = (u64, u64)> {
         self.lane().eras.iter().flat_map(move |eras| eras.sizes(origin, from, below))
-    }
-
-    /// The first block at or after this place that may be destaged now. `eras`: of which origin,
-    /// and which ones, where destage is ordered.
-    pub(crate) fn next_dirty(self, from: Flat, eras: Option<(OriginId, Wanted)>) -> Option<Flat> {
-        let lane = self.lane();
-        match (&lane.eras, eras) {
-            (None, _) => lane.store.next_dirty(from),
-            (Some(eras), Some((origin, wanted))) => eras.next(origin, wanted, from),
-            (Some(_), None) => None,
-        }
-    }
-
-    /// The first of these blocks that somebody waits for.
-    pub(crate) fn next_urgent(self, places: Range<u64>) -> Option<Flat> {
-        self.lane().trouble.next_urgent(places)
     }
 }
 

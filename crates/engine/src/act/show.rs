@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shows the coordinator what it wants to know of a lane.
 
+use crate::act::destage::ahead::show_ahead;
 use crate::cx::Cx;
 use crate::look::Look;
 use crate::organ::seen::{Counts, EraSeen, LaneSeen, Pressure};
@@ -26,6 +27,7 @@ impl Look<'_> {
             filled: lane.filled(),
             pressure,
             eras: eras.collect(),
+            ahead: (0..cx.facts.origins.len()).map(|origin| show_ahead(lane, origin, cx)).collect(),
             rest: lane.rest(),
             counts: Counts::default(),
         }

@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use crate::act::sync::state::Fill;
 use crate::fact::io::{DeviceError, RequestError};
 use crate::fact::types::OriginId;
+use crate::organ::cursor::Cursor;
 use crate::organ::cuts::ErasNote;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::grant::Grant;
@@ -24,6 +25,8 @@ pub(crate) enum Down {
     /// The lane may start a run of destage, and answers
     /// [`GrantUsed`](crate::organ::up::Up::GrantUsed).
     Grant(Grant),
+    /// Destage of an origin goes on at this cursor: the lane shows what it has there.
+    Seek { origin: usize, cursor: Cursor },
     /// The log is to say which eras of an origin are on it, and the lane answers
     /// [`SentRecorded`](crate::organ::up::Up::SentRecorded) when it says so durably.
     NoteSent { origin: OriginId, note: ErasNote },

@@ -45,6 +45,8 @@ pub(crate) struct Mail {
     seen: Vec<LaneSeen>,
     /// What lanes count.
     counts: Vec<Counts>,
+    /// Counts up with what comes to the coordinator and is more than an answer to its own search.
+    news: u64,
     /// How many messages the coordinator has sent to each lane, and how many came of it.
     sent: Vec<u64>,
     come: Vec<u64>,
@@ -63,6 +65,7 @@ impl Mail {
             shown: alloc::vec![LaneSeen::default(); lanes],
             seen: alloc::vec![LaneSeen::default(); lanes],
             counts: alloc::vec![Counts::default(); lanes],
+            news: 0,
             sent: alloc::vec![0; lanes],
             come: alloc::vec![0; lanes],
         }
@@ -118,6 +121,16 @@ impl Mail {
         &self.seen[lane]
     }
 
+    /// The coordinator's turn begins: time has passed, or something came.
+    pub(crate) const fn begin_turn(&mut self) {
+        self.news += 1;
+    }
+
+    /// A number that changes with all that is new to the coordinator.
+    pub(crate) const fn news(&self) -> u64 {
+        self.news
+    }
+
     /// A number below `below`, which the seed chooses.
     pub(crate) const fn draw(&mut self, below: u64) -> u64 {
         // G. Steele, D. Lea and C. Flood, "Fast Splittable Pseudorandom Number Generators", 2014.
@@ -152,9 +165,11 @@ impl Mail {
             self.up[lane].pop_front().map(|told| match told {
                 Told::Up(up) => {
                     self.come[lane] += 1;
+                    self.news += u64::from(!matches!(up, Up::GrantUsed(_)));
                     Letter::Up(up)
                 }
                 Told::Seen(seen) => {
+                    self.news += u64::from(seen.is_news(&self.seen[lane]));
                     self.seen[lane] = *seen;
                     Letter::Seen
                 }

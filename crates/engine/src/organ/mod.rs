@@ -9,6 +9,7 @@ pub(crate) mod bypass;
 pub(crate) mod cache_reads;
 pub(crate) mod chains;
 pub(crate) mod congestion;
+pub(crate) mod cursor;
 pub(crate) mod cuts;
 pub(crate) mod demand;
 pub(crate) mod dirty;

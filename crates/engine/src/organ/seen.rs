@@ -8,7 +8,9 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::fact::types::Time;
+use crate::organ::cursor::Cursor;
 use crate::organ::down::FlushWish;
+use crate::organ::index::Flat;
 
 /// What a lane shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,11 +22,25 @@ pub(crate) struct LaneSeen {
     pub(crate) pressure: Pressure,
     /// The eras of each origin, where destage is ordered.
     pub(crate) eras: Vec<EraSeen>,
+    /// What lies ahead of destage, for each origin.
+    pub(crate) ahead: Vec<AheadSeen>,
     pub(crate) rest: Rest,
     pub(crate) counts: Counts,
 }
 
 impl LaneSeen {
+    /// Whether this is more than an answer to a search of destage. Then something else has changed
+    /// than cursors, what is at those that moved, and counts.
+    pub(crate) fn is_news(&self, before: &Self) -> bool {
+        let Self { wish, filled, pressure, eras, ahead, rest, counts: _ } = self;
+        let same = (wish, filled, pressure, eras, rest)
+            == (&before.wish, &before.filled, &before.pressure, &before.eras, &before.rest);
+        let moved = |(now, then): (&AheadSeen, &AheadSeen)| now.cursor != then.cursor;
+        let ahead_same = ahead.len() == before.ahead.len()
+            && ahead.iter().zip(&before.ahead).all(|both| both.0 == both.1 || moved(both));
+        !same || !ahead_same
+    }
+
     /// Eras of an origin. What the lane has never shown may be in any era.
     pub(crate) fn era(&self, origin: usize) -> EraSeen {
         self.eras.get(origin).copied().unwrap_or_default()
@@ -46,6 +62,18 @@ impl EraSeen {
     pub(crate) fn oldest(self, era: u64) -> Option<u64> {
         self.first.into_iter().chain((self.now < era).then_some(self.now)).min()
     }
+}
+
+/// What a lane has ahead of destage of an origin, as seen from a cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AheadSeen {
+    pub(crate) cursor: Cursor,
+    /// The next block that may be destaged.
+    pub(crate) next: Option<Flat>,
+    /// The next block that somebody waits for and no run covers.
+    pub(crate) next_urgent: Option<Flat>,
+    /// Somebody waits for a block, wherever that is.
+    pub(crate) any_urgent: bool,
 }
 
 /// What of a lane is at rest.
@@ -89,6 +117,25 @@ pub(crate) struct Pressure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_at_a_cursor_that_moved_is_no_news() {
+        let ahead = |from, next| AheadSeen {
+            cursor: Cursor { from: Flat(from), ..Cursor::default() },
+            next: Some(Flat(next)),
+            next_urgent: None,
+            any_urgent: false,
+        };
+        let seen = |ahead, heard| LaneSeen {
+            ahead: alloc::vec![ahead],
+            counts: Counts { heard, ..Counts::default() },
+            ..LaneSeen::default()
+        };
+        let before = seen(ahead(3, 8), 1);
+        assert!(!seen(ahead(9, 20), 2).is_news(&before), "the lane has moved its cursor, as it was asked");
+        assert!(seen(ahead(3, 5), 1).is_news(&before), "a block has become dirty");
+        assert!(LaneSeen { filled: Some(1), ..before.clone() }.is_news(&before));
+    }
 
     #[test]
     fn an_era_that_has_ended_may_need_blocks_until_the_lane_shows_that_it_knows_of_the_end() {

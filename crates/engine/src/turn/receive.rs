@@ -36,6 +36,7 @@ impl Lane {
                 let used = use_grant(self, &grant, cx);
                 cx.delta.tell(Up::GrantUsed(used));
             }
+            Down::Seek { origin, cursor } => *self.cursors.of_mut(origin) = cursor,
             Down::NoteSent { origin, note } => note_sent(self, origin, note, cx),
             Down::PutTogether { origin, last } => put_together(self, origin, last, cx),
             Down::HoldGate(hold) => self.policy.hold_gate(hold),

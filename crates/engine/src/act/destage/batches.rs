@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Batches of an origin's runs: which blocks go next, and when what is written is flushed.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::iter;
-use core::ops::Range;
 
-use super::order::{self, DirtyView, Order};
+use super::order::Next;
 use super::refusals::Refusals;
+use super::search::Search;
 use super::state::Ending;
 use crate::cx::Cx;
 use crate::fact::types::{OriginId, Time};
@@ -50,7 +48,6 @@ pub(super) enum Place {
 /// What one more run is to be like.
 pub(super) struct Want {
     pub(super) origin: usize,
-    pub(super) places: Range<u64>,
     pub(super) place: Place,
     /// The run has so many blocks at most.
     pub(super) blocks_max: u32,
@@ -66,6 +63,8 @@ pub(super) struct Want {
 pub(super) enum Step {
     /// A lane has to answer first.
     Asked,
+    /// Lanes have to show first what they have.
+    Unknown,
     /// A block was tried.
     Tried,
     /// There is nothing more in this sweep.
@@ -73,15 +72,17 @@ pub(super) enum Step {
 }
 
 /// What a step of destage has looked at so far. It goes on when a lane has answered.
-#[derive(Default)]
+#[derive(Default, PartialEq, Eq)]
 pub(super) struct Round {
     pub(super) tries: u32,
     pub(super) sweeps_ended: u32,
+    /// A run has begun.
+    pub(super) has_begun: bool,
 }
 
 /// Destage of one origin.
 pub(super) struct Batches {
-    order: Box<dyn Order>,
+    search: Search,
     pub(super) refusals: Refusals,
     /// Runs gathered or written right now, and the one that a grant is out for.
     pub(super) runs: u32,
@@ -118,14 +119,12 @@ pub(super) struct Batches {
     pub(super) resume_at: Option<Time>,
     /// Rewritten blocks passed over since the last run was started.
     passed_over: u32,
-    /// The number of grants so far, and the one that its lane has not answered.
+    /// The number of grants so far, and the one that a lane has not answered: (lane, grant, place).
     grants: u64,
-    out: Option<(Grant, Place)>,
-    /// Where the next block is looked for that somebody waits for: lane, place.
-    urgent_from: (usize, u64),
-    /// Where a group of eras lacked a run when it was last looked at: lane, place.
-    lacking_from: (usize, Flat),
+    out: Option<(usize, Grant, Place)>,
     pub(super) round: Round,
+    /// The last round came to nothing, with this news.
+    pub(super) in_vain: Option<u64>,
     /// What the runs and blocks of the last batches took, in the mean.
     pub(super) ns_per_run: u64,
     pub(super) ns_per_block: u64,
@@ -133,22 +132,10 @@ pub(super) struct Batches {
     pub(super) ending: Ending,
 }
 
-/// The dirty blocks of one origin: (lanes, its places); where destage is ordered, those of these
-/// eras alone.
-struct DirtyBlocks<'a>(&'a Lanes, Range<u64>, Option<(OriginId, Wanted)>);
-
-impl DirtyView for DirtyBlocks<'_> {
-    fn next(&self, from: u64) -> Option<u64> {
-        let from = Flat(from.max(self.1.start));
-        let next = self.0.looks().filter_map(|lane| lane.next_dirty(from, self.2));
-        next.min().map(|flat| flat.0).filter(|place| *place < self.1.end)
-    }
-}
-
 impl Batches {
     pub(super) fn new(now: Time) -> Self {
         Self {
-            order: (order::ALL[0].build)(),
+            search: Search::default(),
             refusals: Refusals::default(),
             runs: 0,
             far_runs: 0,
@@ -170,9 +157,8 @@ impl Batches {
             passed_over: 0,
             grants: 0,
             out: None,
-            urgent_from: (0, 0),
-            lacking_from: (0, Flat(0)),
             round: Round::default(),
+            in_vain: None,
             ns_per_run: NS_PER_RUN_FIRST,
             ns_per_block: NS_PER_RUN_FIRST,
             ending: Ending::default(),
@@ -323,20 +309,18 @@ impl Batches {
     /// it.
     pub(super) fn start_one(&mut self, want: &Want, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) -> Step {
         // In order nothing goes before its turn.
-        while !want.ordered
-            && let Some(flat) = self.next_urgent(want, lanes)
+        if !want.ordered
+            && let Some(step) = self.start_urgent(want, lanes, router, cx)
         {
-            match self.give(flat, Takes::Urgent, want, lanes, router, cx) {
-                None => return Step::Asked,
-                Some(Came::Run) => return Step::Tried,
-                Some(_) => {}
-            }
+            return step;
         }
-        let eras = want.eras.map(|eras| (cx.facts.origins[want.origin].id, eras));
-        let Some(next) = self.order.next(&DirtyBlocks(lanes, want.places.clone(), eras)) else {
-            self.begin_sweep(cx.now);
-            self.urgent_from = (0, 0);
-            return Step::SweepEnded;
+        let next = match self.search.next(want.origin, want.eras, lanes, cx) {
+            Next::At(place) => place,
+            Next::Nothing => {
+                self.begin_sweep(cx.now);
+                return Step::SweepEnded;
+            }
+            Next::Unknown => return Step::Unknown,
         };
         let any = want.hurry || want.ordered || self.passed_over >= PASSED_OVER_MAX;
         let takes = if any { Takes::Any } else { Takes::Rested };
@@ -344,23 +328,20 @@ impl Batches {
         if came.is_some() { Step::Tried } else { Step::Asked }
     }
 
-    /// The next block that somebody waits for, and that no run covers.
-    fn next_urgent(&mut self, want: &Want, lanes: &Lanes) -> Option<Flat> {
-        let places = &want.places;
-        while self.urgent_from.0 < lanes.count() {
-            let lane = lanes.look(self.urgent_from.0);
-            let from = self.urgent_from.1.clamp(places.start, places.end);
-            let Some(flat) = lane.next_urgent(from..places.end) else {
-                self.urgent_from = (self.urgent_from.0 + 1, 0);
-                continue;
+    /// Looks for one more run where somebody waits for a block. `None`: there is none.
+    fn start_urgent(&mut self, want: &Want, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) -> Option<Step> {
+        loop {
+            let flat = match self.search.next_urgent(want.origin, lanes, cx) {
+                Next::At(place) => Flat(place),
+                Next::Nothing => return None,
+                Next::Unknown => return Some(Step::Unknown),
             };
-            let covered = lane.run_end(flat);
-            self.urgent_from.1 = covered.unwrap_or(flat.next()).0;
-            if covered.is_none() {
-                return Some(flat);
+            match self.give(flat, Takes::Urgent, want, lanes, router, cx) {
+                None => return Some(Step::Asked),
+                Some(Came::Run) => return Some(Step::Tried),
+                Some(_) => {}
             }
         }
-        None
     }
 
     /// Gives a grant for a run at a block. Returns what came of that, if the answer is there.
@@ -376,7 +357,7 @@ impl Batches {
         let (lane, end) = (router.lane_of(first), run_end_max(first, want.blocks_max, router, cx));
         self.grants += 1;
         let grant = Grant { number: self.grants, origin: want.origin, first, end, eras: want.eras, takes };
-        self.out = Some((grant, want.place));
+        self.out = Some((lane, grant, want.place));
         self.run_began(want.place);
         match lanes.ask(lane, Down::Grant(grant), cx) {
             Some(Up::GrantUsed(used)) => self.used(&used),
@@ -387,7 +368,9 @@ impl Batches {
     /// A lane tells what it has done with a grant. An answer to another grant than the one that is
     /// out says nothing.
     pub(super) fn used(&mut self, used: &Used) -> Option<Came> {
-        let (grant, place) = self.out.take_if(|(grant, _)| grant.number == used.number)?;
+        let (lane, grant, place) = self.out.take_if(|(_, grant, _)| grant.number == used.number)?;
+        self.search.used(lane, &grant, used);
+        self.round.has_begun |= used.came == Came::Run;
         if used.came != Came::Run {
             self.runs -= 1;
             self.far_runs = self.far_runs.saturating_sub(u32::from(place == Place::Far));
@@ -396,17 +379,24 @@ impl Batches {
             }
         }
         if grant.takes != Takes::Urgent {
-            self.order.taken(used.end.0);
             match used.came {
                 Came::Run | Came::Nothing => self.passed_over = 0,
                 Came::PassedOver => self.passed_over += 1,
                 Came::Covered => {}
             }
         }
-        if grant.takes != Takes::Urgent || used.came == Came::Run {
-            self.urgent_from = (0, 0);
-        }
         Some(used.came)
+    }
+
+    /// Whether a new round would find what the last one found: nothing.
+    pub(super) fn is_in_vain(&self, news: Option<u64>) -> bool {
+        self.round == Round::default() && self.in_vain.is_some() && self.in_vain == news
+    }
+
+    /// The round is over.
+    pub(super) fn end_round(&mut self, news: Option<u64>) {
+        let round = core::mem::take(&mut self.round);
+        self.in_vain = news.filter(|_| !round.has_begun);
     }
 
     /// Whether a lane has a grant that it has not answered.
@@ -419,16 +409,9 @@ impl Batches {
         self.runs == 0 && self.out.is_none() && self.flushing == 0
     }
 
-    /// Whether a group of eras has a block that no run covers. The look begins where one was found
-    /// last: most often it is still there.
+    /// Whether a group of eras has a block that no run covers.
     pub(super) fn lacks_run(&mut self, origin: OriginId, wanted: Wanted, lanes: &Lanes) -> bool {
-        let (lane, from) = self.lacking_from;
-        let others = (0..lanes.count()).filter(|it| *it != lane).map(|it| (it, Flat(0)));
-        let places = iter::once((lane, from)).chain(others).chain(iter::once((lane, Flat(0))));
-        let mut found = places.filter_map(|(it, from)| Some((it, lanes.look(it).lacking(origin, wanted, from)?)));
-        let lacking = found.next();
-        self.lacking_from = lacking.unwrap_or_default();
-        lacking.is_some()
+        self.search.lacks_run(origin, wanted, lanes)
     }
 
     /// Runs of lanes, and grants for them: those that are not clean, nor given up.
@@ -461,7 +444,7 @@ mod tests {
         let mut batches = Batches::new(Time(0));
         let grant = Grant { number: 7, origin: 0, first: Flat(4), end: Flat(8), eras: None, takes: Takes::Any };
         batches.run_began(Place::Far);
-        batches.out = Some((grant, Place::Far));
+        batches.out = Some((0, grant, Place::Far));
         let answer = |number| Used { number, origin: 0, came: Came::Nothing, end: Flat(5) };
         assert_eq!(batches.used(&answer(6)), None, "an answer to an earlier grant");
         assert_eq!((batches.under_way(), batches.has_grant_out()), (1, true));

@@ -23,7 +23,9 @@ pub(crate) fn use_grant(lane: &mut Lane, grant: &Grant, cx: &mut Cx<'_>) -> Used
     }
     let gives_back = came == Came::Run && cx.facts.planted(Canary::GrantLost);
     let came = if gives_back { Came::Nothing } else { came };
-    Used { number: grant.number, origin: grant.origin, came, end }
+    let used = Used { number: grant.number, origin: grant.origin, came, end };
+    lane.cursors.of_mut(grant.origin).go_on(grant, &used);
+    used
 }
 
 fn try_grant(lane: &mut Lane, grant: &Grant, cx: &mut Cx<'_>) -> (Came, Flat) {

@@ -60,11 +60,6 @@ pub(crate) fn run_end(lane: &Lane, flat: Flat) -> Option<Flat> {
 }
 
 impl Look<'_> {
-    /// The end of the run that covers this block.
-    pub(crate) fn run_end(self, flat: Flat) -> Option<Flat> {
-        run_end(self.lane(), flat)
-    }
-
     /// A block at this place or behind it that these eras need and no run covers.
     pub(crate) fn lacking(self, origin: OriginId, wanted: Wanted, from: Flat) -> Option<Flat> {
         let lane = self.lane();

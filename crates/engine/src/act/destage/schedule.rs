@@ -318,7 +318,7 @@ impl Destager {
         if cx.facts.stopping || batches.refusals.rest(cx.now) || it.undrained() == 0 {
             return None;
         }
-        let waited_for = || lanes.looks().any(|lane| lane.next_urgent(facts.places()).is_some());
+        let waited_for = || lanes.looks().any(|lane| lane.has_urgent(origin, cx));
         let bars = |lane: Look<'_>| lane.awaits_clean(origin, cx) || lane.awaits_versions(cx);
         let barred = || is_ordered(cx) && lanes.looks().any(bars);
         let to_go = match facts.stage {
@@ -413,6 +413,11 @@ impl Destager {
         }
         batches.resume_at = None;
         let flowing = pace.pause_permille == 0 && cx.delta.origins[origin].gauge.reach.is_far();
+        // Two origins of which nothing can be destaged would ask lanes in turns for ever (torture
+        // by mail, seed 5038).
+        if self.origins[origin].is_in_vain(lanes.news()) {
+            return;
+        }
         // With nothing in flight nobody would come back here. Then all is looked at, from the place
         // of the sweep to its end, and once more from the start.
         while let Some(place) = self.place(origin, pace, cx)
@@ -434,16 +439,19 @@ impl Destager {
                 _ => {}
             }
             batches.round.tries += 1;
-            let places = cx.facts.origins[origin].places();
             let (ordered, eras) = (is_ordered(cx), cx.delta.origins[origin].cuts.destaging());
             let blocks_max = match place {
                 Place::Far => FAR_RUN_BLOCKS_MAX,
                 Place::Near if pace.pause_permille > 0 => cx.delta.origins[origin].gauge.reach.beside_blocks(),
                 Place::Near => RUN_BLOCKS_MAX,
             };
-            let want = Want { origin, places, place, blocks_max, hurry: pace.hurry, ordered, eras };
+            let want = Want { origin, place, blocks_max, hurry: pace.hurry, ordered, eras };
             match batches.start_one(&want, lanes, router, cx) {
                 Step::Asked => return batches.note_began(cx.now),
+                Step::Unknown => {
+                    batches.round.tries -= 1;
+                    return batches.note_began(cx.now);
+                }
                 Step::Tried => {}
                 Step::SweepEnded => {
                     batches.round.sweeps_ended += 1;
@@ -453,7 +461,7 @@ impl Destager {
                 }
             }
         }
-        self.origins[origin].round = Round::default();
+        self.origins[origin].end_round(lanes.news());
         self.origins[origin].note_began(cx.now);
     }
 }

@@ -4,7 +4,7 @@
 
 use alloc::boxed::Box;
 
-use super::{Build, DirtyView, Order};
+use super::{Build, DirtyView, Next, Order};
 use crate::policy::Spec;
 
 pub(super) const SPEC: Spec<Build> = Spec {
@@ -19,9 +19,9 @@ struct Elevator {
 }
 
 impl Order for Elevator {
-    fn next(&mut self, view: &dyn DirtyView) -> Option<u64> {
+    fn next(&mut self, view: &dyn DirtyView) -> Next {
         let next = view.next(self.from);
-        if next.is_none() {
+        if next == Next::Nothing {
             self.from = 0;
         }
         next
