@@ -9,13 +9,13 @@ mod life;
 mod limits;
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use self::life::{fail_those_who_wait, live};
-use self::limits::{clamp_dirty_limit, dirty_limits, follow_limit, limit_without_end};
+use self::limits::{clamp_dirty_limit, dirty_limits, follow, without_end};
 use crate::act::apart::{pays_apart, waits_for_others, work_apart};
 use crate::act::flushes::{flush_devices, give_up_proofs, go_on_drained};
 use crate::act::hang::answers;
@@ -50,6 +50,7 @@ use crate::lanes::Lanes;
 use crate::look::Look;
 use crate::organ::budget::Budget;
 use crate::organ::down::Down;
+use crate::organ::earlier::Earlier;
 use crate::organ::flush::OriginFlush;
 use crate::organ::index::Flat;
 use crate::organ::members::{Aim, FailureRecord, Members};
@@ -65,6 +66,7 @@ pub struct Engine {
     pub(crate) facts: Arc<Facts>,
     pub(crate) delta: Delta,
     pub(crate) coordinator: Coordinator,
+    earlier: Earlier,
 }
 
 impl Engine {
@@ -88,8 +90,7 @@ impl Engine {
             origins.push(origin);
         }
         let capacity = superblock.cache_blocks();
-        let limit = options.dirty_limit_blocks.unwrap_or(capacity / 2);
-        let limit = clamp_dirty_limit(limit, capacity, options.destage);
+        let limit = clamp_dirty_limit(options.dirty_limit_blocks.unwrap_or(capacity / 2), capacity, options.destage);
         let members = Members::new(superblock.pairing);
         let budget = options.flash_writes_per_day_bytes.map(|bytes| Budget::new(bytes, now));
         // A daemon that was killed may have left writes in the origins' caches.
@@ -122,7 +123,7 @@ impl Engine {
         let lanes = Lanes::new(lanes.collect::<Result<_, _>>()?);
         let shadow = Shadow::new(shape(&facts.superblock, &facts.options), facts.options.policy.build);
         let coordinator = Coordinator::new(facts.origins.len(), router, shadow, now);
-        Ok(Self { lanes, facts: Arc::new(facts), delta, coordinator })
+        Ok(Self { lanes, facts: Arc::new(facts), delta, coordinator, earlier: Earlier::default() })
     }
 
     /// From now on messages between lanes and the coordinator are on their way for a while. The
@@ -242,7 +243,12 @@ impl Engine {
         self.delta.members.free().filter(|_| !filling)
     }
 
-    /// The counters alone.
+    /// The counters of [`Engine::status`] go on from these, and those of its origins from theirs.
+    pub fn go_on_from(&mut self, counters: Counters, origins: Vec<OriginStatus>) {
+        self.earlier = Earlier::new(counters, origins);
+    }
+
+    /// The counters of this engine alone.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.delta.counters
@@ -268,7 +274,7 @@ impl Engine {
             may_be_torn: origin.cuts.may_be_torn(),
         });
         let budget = delta.budget.as_ref().map(|budget| budget.left(self.coordinator.now));
-        Status {
+        self.earlier.added_to(Status {
             counters: delta.counters,
             origins: origins.collect(),
             blocks_cached: self.lanes.driven().map(|lane| lane.store.index().len()).sum(),
@@ -295,13 +301,12 @@ impl Engine {
             shadow_bytes: self.coordinator.shadow.bytes(),
             what_if: self.coordinator.shadow.what_if(self.delta.counters.found()),
             requests_in_flight: self.coordinator.requests.len() as u64,
-        }
+        })
     }
 
     /// The lost blocks of all lanes, in the order of their places.
     fn lost(&self) -> Vec<Key> {
-        let mut lost: Vec<Flat> = self.lanes.driven().flat_map(|lane| lane.trouble.lost()).collect();
-        lost.sort_unstable();
+        let lost: BTreeSet<Flat> = self.lanes.driven().flat_map(|lane| lane.trouble.lost()).collect();
         lost.into_iter().map(|flat| self.facts.key(flat)).collect()
     }
 
@@ -348,8 +353,8 @@ impl Coordinator {
                 turn.change().limit_set = limit;
             }
             Control::Vacate { keep_segments, dirty_limit_blocks } => {
-                let limit = keep_segments.map(|kept| limit_without_end(turn.facts, kept, dirty_limit_blocks));
-                turn.change().limit_without_end = limit;
+                turn.change().limit_without_end =
+                    keep_segments.map(|it| without_end(turn.facts, it, dirty_limit_blocks));
             }
             Control::SetSequentialBypass { bytes } => {
                 let facts = turn.change();
@@ -447,11 +452,7 @@ impl Coordinator {
                 zeroes_step(self, lanes, &mut cx);
                 ranges_step(self, lanes, &mut cx);
                 let away = self.destager.is_any_away(&cx);
-                if away != cx.facts.away {
-                    turn.change().away = away;
-                }
-                follow_limit(turn);
-                cx = turn.cx();
+                cx = follow(turn, away);
                 self.destage_step(lanes, &mut cx);
                 if cx.cache_failed() {
                     self.persist.mark_failed(turn);

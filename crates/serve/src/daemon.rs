@@ -43,6 +43,7 @@ mod disposable;
 mod doors;
 mod end;
 mod error;
+mod figures;
 mod front;
 mod grown;
 mod hangs;
@@ -227,11 +228,10 @@ fn live(
     daemon.pump.record_for(taps);
     (daemon.upgrades, daemon.doors) = (upgrades, doors);
     daemon.uris = std::mem::take(&mut listening.uris_of_volumes);
+    daemon.go_on_with_figures(before.parcel());
     let Some(mut daemon) = daemon.opened()? else { return Ok(Life::Ended(Ended::AtOnce)) };
     (daemon.tls, daemon.leaving) = (tls, Leaving::new(roots));
-    if let Some(parcel) = before.parcel() {
-        daemon.set_as_before(parcel);
-    }
+    before.parcel().into_iter().for_each(|parcel| daemon.set_as_before(parcel));
     before.hear_go()?;
     let uris = std::mem::take(&mut listening.uris);
     if let Err(error) = daemon.begin_serving(listening, exports) {
@@ -252,16 +252,15 @@ fn live(
             Err(error) => tracing::error!("{error}; serving without"),
         }
     }
+    daemon.ready = Some(Instant::now());
+    daemon.begin_history(history, before.parcel());
     begun(std::mem::replace(before, Before::Nobody), front);
     if let Some(ready) = hooks.ready.take() {
         ready(&uris);
     }
-    daemon.ready = Some(Instant::now());
-    if daemon.doors.as_ref().is_some_and(Doors::has_http) {
-        daemon.sampler = Some(Sampler::begin(history, &daemon.sampled()));
-    }
     let clean = daemon.serve()?;
-    if let Some(handing) = daemon.upgrading.take().filter(|_| clean) {
+    if let Some(mut handing) = daemon.upgrading.take().filter(|_| clean) {
+        daemon.hand_figures_over(&mut handing.parcel);
         daemon.pump.leave_sockets();
         if let Some(doors) = daemon.doors.take() {
             doors.leave();
@@ -310,6 +309,8 @@ struct Daemon {
     leaving: Leaving,
     origin_errors: AllOriginErrors,
     grown: AllGrown,
+    /// What was before this life.
+    earlier: figures::Earlier,
     /// Fills the history; none without an HTTP port.
     sampler: Option<Sampler>,
     /// The sockets of operators; none while a daemon before this one has them.
@@ -445,9 +446,7 @@ impl Daemon {
 
     /// Notes counters for the windows of `status`, and fills the history if there is one.
     fn sample(&mut self) {
-        if self.grown.is_due(self.pump.now()) {
-            self.grown.note(self.pump.now(), &self.pump.engine().status());
-        }
+        self.grown.note_due(self.pump.now(), || self.pump.engine().status());
         if let Some(mut sampler) = self.sampler.take() {
             sampler.record(&self.sampled());
             self.sampler = Some(sampler);

@@ -18,8 +18,16 @@ const RINGS: [(u64, u64); 3] = [(7, SPAN_NS), (7, 60 * SPAN_NS), (9, 18 * 60 * S
 /// The growth of some counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Growth<const N: usize> {
-    /// For each ring the spans that were noted, oldest first: their number, and the counters.
-    marks: [VecDeque<(u64, [u64; N])>; RINGS.len()],
+    marks: Marks<N>,
+}
+
+/// For each ring the spans that were noted, oldest first: their number, and the counters.
+pub(crate) type Marks<const N: usize> = [VecDeque<(u64, [u64; N])>; RINGS.len()];
+
+impl<const N: usize> From<Marks<N>> for Growth<N> {
+    fn from(marks: Marks<N>) -> Self {
+        Self { marks }
+    }
 }
 
 impl<const N: usize> Default for Growth<N> {
@@ -32,6 +40,11 @@ impl<const N: usize> Growth<N> {
     /// When the span of this moment is over, and the counters are to be noted again.
     pub(crate) const fn due_after(now: Time) -> Time {
         Time((now.0 / SPAN_NS + 1) * SPAN_NS)
+    }
+
+    /// What another program goes on with.
+    pub(crate) const fn marks(&self) -> &Marks<N> {
+        &self.marks
     }
 
     /// Notes the counters.

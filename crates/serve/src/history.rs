@@ -4,12 +4,12 @@
 //! Once a second the daemon hands over a [`Moment`], which it copies from counters that it keeps
 //! anyway. Requests are not slower for it. The history knows neither the engine nor the clock. Its
 //! RAM has a bound that does not depend on how long the daemon runs: [`BYTES_MAX`] (test:
-//! `ram_has_a_bound`). A restart begins a new history.
+//! `ram_has_a_bound`). A restart begins a new history; an upgrade goes on with it.
 
 use std::time::Duration;
 
 use flashfront_engine::Time;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::latency::{Counts, Seen};
 
@@ -21,7 +21,7 @@ mod shared;
 mod tests;
 
 pub use read::{HistoryReport, Query, Refused};
-use ring::Ring;
+use ring::{Ring, RingFigures};
 pub use series::{Moment, Traffic, Whole};
 pub use shared::SharedHistory;
 
@@ -41,6 +41,16 @@ pub(crate) type Fresh = [Counts; 4];
 /// The part of a volume's counts that an observer has seen, by kind of request.
 pub(crate) type SeenKinds = [Seen; 4];
 
+/// The history, for the hand-over to another program. The values go beside it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct HistoryFigures {
+    /// The series that each row has, of the daemon and of a volume.
+    series: Vec<String>,
+    /// The volumes that are followed, by their origins.
+    volumes: Vec<u32>,
+    rings: Vec<RingFigures>,
+}
+
 /// The history.
 #[derive(Debug)]
 pub struct History {
@@ -56,6 +66,39 @@ impl History {
         let volumes: Vec<String> = volumes.iter().take(VOLUMES_MAX).cloned().collect();
         let ring = |(step_s, steps)| Ring::new(step_s * NS_PER_S, steps, now, first.clone());
         Self { rings: RINGS.into_iter().map(ring).collect(), volumes }
+    }
+
+    /// What another program goes on with, and the values that go beside it. `volumes`: the ids of
+    /// those that are followed.
+    pub(crate) fn figures(&self, volumes: &[u32]) -> (HistoryFigures, Vec<u8>) {
+        let mut values = Vec::new();
+        let rings = self.rings.iter().map(|ring| ring.figures(&mut values)).collect();
+        let volumes = volumes.iter().take(VOLUMES_MAX).copied().collect();
+        (HistoryFigures { series: series::names(), volumes, rings }, values)
+    }
+
+    /// Goes on with the history of a daemon before this one. `volumes`: the ids and names of those
+    /// that there are now, and `moment` is how it is now. Returns `None`, with an empty history, if
+    /// that one had other series.
+    pub(crate) fn go_on(
+        now: Time,
+        moment: &Moment,
+        volumes: &[(u32, String)],
+        earlier: &HistoryFigures,
+        mut values: &[u8],
+    ) -> Option<Self> {
+        let names: Vec<String> = volumes.iter().map(|it| it.1.clone()).collect();
+        let mut history = Self::new(&names, now, moment);
+        if earlier.series != series::names() || earlier.rings.len() != history.rings.len() {
+            return None;
+        }
+        for (ring, earlier_ring) in history.rings.iter_mut().zip(&earlier.rings) {
+            ring.go_on(earlier_ring, earlier.volumes.len(), &mut values)?;
+        }
+        let place = |id: u32| earlier.volumes.iter().position(|it| *it == id);
+        let from: Vec<Option<usize>> = volumes.iter().map(|it| place(it.0)).collect();
+        history.follow(&names, &from, moment);
+        Some(history)
     }
 
     /// When the next moment is wanted: at the end of the second that is running.

@@ -10,6 +10,7 @@
 //! hour and to the day.
 
 use flashfront_engine::{AnswerKind, Answered, OriginId, Time};
+use serde::{Deserialize, Serialize};
 
 mod counts;
 mod cumulative;
@@ -125,23 +126,79 @@ pub struct Durations {
     pub bytes: u64,
 }
 
+/// Requests of one volume and kind, for the hand-over to another program: the spans have their
+/// numbers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct HandedOver {
+    since_start: Cumulative,
+    minute: Vec<(u64, Counts)>,
+    hour: Vec<(u64, Counts)>,
+    day: Vec<(u64, Counts)>,
+    bytes: u64,
+}
+
+/// The latencies of all volumes, for the hand-over to another program.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct LatencyFigures(Vec<(u32, [HandedOver; 4])>);
+
 /// The latencies of all volumes.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
+    /// For how long the daemon had served before the clock began.
+    before_ns: u64,
     /// The volumes, by their origin's id.
     volumes: Vec<Option<Box<[Measured; 4]>>>,
 }
 
 impl Latencies {
-    /// Records an answer.
-    pub(crate) fn record(&mut self, answered: Answered, now: Time) {
-        let Some(kind) = Kind::of(answered.kind) else { return };
-        let at = answered.origin.0 as usize;
+    /// Goes on with the requests of a daemon before this one. That had served for `before_ns` when
+    /// the clock of this one began.
+    pub(crate) fn go_on(&mut self, LatencyFigures(volumes): LatencyFigures, before_ns: u64) {
+        self.before_ns = before_ns;
+        for (id, kinds) in volumes {
+            let measured = kinds.map(|it| {
+                let mut measured = Measured { since_start: it.since_start, bytes: it.bytes, ..Measured::default() };
+                measured.minute.go_on(it.minute);
+                measured.hour.go_on(it.hour);
+                measured.day.go_on(it.day);
+                measured
+            });
+            *self.place(id) = Some(Box::new(measured));
+        }
+    }
+
+    /// What another program goes on with.
+    pub(crate) fn figures(&self) -> LatencyFigures {
+        let figures = |it: &Measured| HandedOver {
+            since_start: it.since_start.clone(),
+            minute: it.minute.numbered(),
+            hour: it.hour.numbered(),
+            day: it.day.numbered(),
+            bytes: it.bytes,
+        };
+        let volumes = (0..).zip(&self.volumes);
+        LatencyFigures(volumes.filter_map(|(id, kinds)| Some((id, kinds.as_ref()?.each_ref().map(figures)))).collect())
+    }
+
+    /// The time since the daemon began to serve, whatever program that was.
+    const fn since_begin(&self, now: Time) -> Time {
+        Time(now.0 + self.before_ns)
+    }
+
+    fn place(&mut self, id: u32) -> &mut Option<Box<[Measured; 4]>> {
+        let at = id as usize;
         if at >= self.volumes.len() {
             self.volumes.resize_with(at + 1, || None);
         }
-        let measured = &mut self.volumes[at].get_or_insert_with(Box::default)[kind as usize];
-        measured.record(now.since_ns(answered.since), u64::from(answered.bytes), now);
+        &mut self.volumes[at]
+    }
+
+    /// Records an answer.
+    pub(crate) fn record(&mut self, answered: Answered, now: Time) {
+        let Some(kind) = Kind::of(answered.kind) else { return };
+        let at = self.since_begin(now);
+        let measured = &mut self.place(answered.origin.0).get_or_insert_with(Box::default)[kind as usize];
+        measured.record(now.since_ns(answered.since), u64::from(answered.bytes), at);
     }
 
     /// Counts the requests of a volume and a kind since the start.
@@ -175,6 +232,7 @@ impl Latencies {
     /// Returns the durations of a volume, in the order of [`Kind::ALL`].
     pub(crate) fn of(&self, OriginId(id): OriginId, now: Time) -> [Durations; 4] {
         let Some(Some(kinds)) = self.volumes.get(id as usize) else { return Default::default() };
+        let now = self.since_begin(now);
         kinds.each_ref().map(|it| {
             let [minute, hour, day] = it.spans(now).map(|spans| Summary::of(spans.into_iter()));
             Durations { since_start: it.since_start.clone(), minute, hour, day, bytes: it.bytes }
@@ -184,6 +242,7 @@ impl Latencies {
     /// Returns the requests of all volumes in the last minute, hour and day, in the order of
     /// [`Kind::ALL`].
     pub(crate) fn of_all(&self, now: Time) -> [[Summary; 4]; 3] {
+        let now = self.since_begin(now);
         let mut all: [[Counts; 4]; 3] = Default::default();
         for (kind, measured) in self.volumes.iter().flatten().flat_map(|kinds| kinds.iter().enumerate()) {
             for (sum, spans) in all.iter_mut().zip(measured.spans(now)) {

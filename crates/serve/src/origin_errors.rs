@@ -31,6 +31,13 @@ impl AllOriginErrors {
         *(if op == Op::Read { &mut counts.reads } else { &mut counts.writes }) += 1;
     }
 
+    /// Goes on from what a daemon before this one had counted.
+    pub(crate) fn go_on(&mut self, origin: OriginId, before: OriginErrors) {
+        if before != OriginErrors::default() {
+            self.counts.push((origin, before));
+        }
+    }
+
     pub(crate) fn of(&self, origin: OriginId) -> OriginErrors {
         self.counts.iter().find(|it| it.0 == origin).map_or_else(OriginErrors::default, |it| it.1)
     }

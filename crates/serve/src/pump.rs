@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use flashfront_device::{Arena, DeviceIo, Done};
 use flashfront_engine::{
-    Control, DeviceId, Effect, Effects, Engine, Event, Input, OriginId, Request, RequestId, RequestOp, Time,
+    Control, Counters, DeviceId, Effect, Effects, Engine, Event, Input, OriginId, OriginStatus, Request, RequestId,
+    RequestOp, Time,
 };
 use mio::{Events, Poll, Token};
 
@@ -21,7 +22,7 @@ use crate::control::ControlCall;
 use crate::frontend::desk::{Clock, Desk, Shortage};
 use crate::frontend::ended::Ended;
 use crate::frontend::{Export, Frontend, TokenRange, prefetch};
-use crate::latency::{Durations, Latencies};
+use crate::latency::{Durations, Latencies, LatencyFigures};
 use crate::tap::{Tapping, Taps};
 
 mod devices;
@@ -207,6 +208,19 @@ impl Pump {
     /// The clock of the times that requests carry.
     pub(crate) fn clock(&self) -> Clock {
         self.clock
+    }
+
+    /// Goes on with what a daemon before this one had counted, of all and of each origin. That had
+    /// served for `before_ns` when the clock of this one began.
+    pub(crate) fn go_on_from(
+        &mut self,
+        counters: Counters,
+        origins: Vec<OriginStatus>,
+        latencies: LatencyFigures,
+        before_ns: u64,
+    ) {
+        self.engine.go_on_from(counters, origins);
+        self.latencies.go_on(latencies, before_ns);
     }
 
     /// How long requests of an origin took, in the order of [`crate::latency::Kind::ALL`].

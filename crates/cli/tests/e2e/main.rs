@@ -76,6 +76,7 @@ mod told;
 mod try_verb;
 mod ublk;
 mod upgrade;
+mod upgrade_figures;
 mod vhost_user_blk;
 mod volumes;
 mod without_cache;

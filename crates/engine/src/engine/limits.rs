@@ -3,7 +3,7 @@
 
 use core::ops::RangeInclusive;
 
-use crate::cx::Turn;
+use crate::cx::{Cx, Turn};
 use crate::fact::types::{BLOCK_BYTES, Destage, REQUEST_BYTES_MAX};
 use crate::facts::Facts;
 use crate::organ::origin::OriginDelta;
@@ -28,25 +28,29 @@ pub(super) fn clamp_dirty_limit(blocks: u64, capacity: u64, destage: Destage) ->
 
 /// The limit of the cache without its end, of which each lane keeps so many segments. If none is
 /// asked for, the one that was set counts, as far as that is possible.
-pub(super) fn limit_without_end(facts: &Facts, keep_segments: u32, asked: Option<u64>) -> u64 {
+pub(super) fn without_end(facts: &Facts, keep_segments: u32, asked: Option<u64>) -> u64 {
     let (superblock, all) = (&facts.superblock, facts.superblock.segments_per_lane);
     let capacity = superblock.cache_blocks() * u64::from(keep_segments.min(all)) / u64::from(all);
     clamp_dirty_limit(asked.unwrap_or(facts.limit_set), capacity, facts.options.destage)
 }
 
-/// Brings the limit into force that was set. While the end of the cache is emptied, the limit falls
-/// to that of the smaller cache. It follows what is dirty, so that writers are slowed and never
-/// wait until a large part is destaged.
-pub(super) fn follow_limit(turn: &mut Turn<'_>) {
+/// Brings into force whether an origin is away, and the limit that was set. While the end of the
+/// cache is emptied, the limit falls to that of the smaller cache. It follows what is dirty, so
+/// that writers are slowed and never wait until a large part is destaged.
+pub(super) fn follow<'a>(turn: &'a mut Turn<'_>, away: bool) -> Cx<'a> {
     let facts = &*turn.facts;
     let limit = facts.limit_without_end.map_or(facts.limit_set, |aim| {
         let held: u64 = turn.delta.origins.iter().map(OriginDelta::held).sum();
         let step = (facts.limit_set / STEPS).max(1);
         facts.dirty_limit.min(held.next_multiple_of(step)).max(aim).min(facts.limit_set)
     });
-    if limit != facts.dirty_limit {
+    if away != facts.away {
+        turn.change().away = away;
+    }
+    if limit != turn.facts.dirty_limit {
         let facts = turn.change();
         facts.dirty_limit = limit;
         facts.take_limits();
     }
+    turn.cx()
 }

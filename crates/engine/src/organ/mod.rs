@@ -14,6 +14,7 @@ pub(crate) mod cuts;
 pub(crate) mod demand;
 pub(crate) mod dirty;
 pub(crate) mod down;
+pub(crate) mod earlier;
 pub(crate) mod eras;
 pub(crate) mod flush;
 pub(crate) mod flying;

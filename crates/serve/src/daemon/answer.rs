@@ -215,7 +215,7 @@ impl Daemon {
         Facts {
             backend: self.backend.to_owned(),
             volumes: (0..self.config.volumes.len()).map(|at| self.volume_facts(at, &status)).collect(),
-            uptime_s: self.ready.map_or(0, |ready| ready.elapsed().as_secs()),
+            uptime_s: self.ready_for().as_secs(),
             clients: self.pump.clients(),
             threads: self.config.threads as u64,
             lane_threads: self.config.lane_threads as u64,
@@ -239,7 +239,7 @@ impl Daemon {
         let origin = status.origins.binary_search_by_key(&volume.id, |origin| origin.id).map(|at| &status.origins[at]);
         let records = &self.pump.engine().superblock().origins;
         let record = records.binary_search_by_key(&volume.id, |record| record.id).ok().map(|at| &records[at]);
-        let origin_link = link::report(file);
+        let origin_link = self.earlier.link(volume.id, link::report(file));
         VolumeFacts {
             id: volume.id,
             name: volume.name.clone(),

@@ -15,6 +15,7 @@ use mio::Poll;
 
 use super::changes::remember;
 use super::error::{OriginsError, ServeError, failed};
+use super::figures::Earlier;
 use super::grown::AllGrown;
 use super::held::Held;
 use super::hooks::Hooks;
@@ -124,6 +125,7 @@ pub(super) fn begin(
         leaving: Leaving::default(),
         origin_errors: AllOriginErrors::default(),
         grown: AllGrown::default(),
+        earlier: Earlier::default(),
         sampler: None,
         doors: None,
         upgrades: UpgradeHandle::default(),

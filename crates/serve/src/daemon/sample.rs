@@ -9,7 +9,7 @@ use std::time::Duration;
 use flashfront_engine::{OriginId, Status, Time};
 
 use crate::config::{Config, Volume};
-use crate::history::{Fresh, History, Moment, SeenKinds, SharedHistory, Traffic, Whole};
+use crate::history::{Fresh, History, HistoryFigures, Moment, SeenKinds, SharedHistory, Traffic, Whole};
 use crate::origin_errors::AllOriginErrors;
 use crate::pump::Pump;
 
@@ -27,6 +27,8 @@ pub(super) struct Sampled<'a> {
 #[derive(Debug)]
 pub(super) struct Sampler {
     history: SharedHistory,
+    /// For how long the daemon had served before the clock began.
+    before_ns: u64,
     /// When to record next.
     due: Time,
     /// The volumes that are followed.
@@ -36,25 +38,40 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// Begins the history.
-    pub(super) fn begin(shared: SharedHistory, sampled: &Sampled<'_>) -> Self {
+    /// Begins the history, or goes on with that of a daemon before this one. That had served for
+    /// `before_ns` when the clock of this one began.
+    pub(super) fn begin(
+        shared: SharedHistory,
+        sampled: &Sampled<'_>,
+        before_ns: u64,
+        earlier: Option<(&HistoryFigures, &[u8])>,
+    ) -> Self {
         let volumes = sampled.volumes();
         let mut seen: Vec<SeenKinds> = vec![SeenKinds::default(); volumes.len()];
         let (moment, _) = sampled.moment(&mut seen);
-        let history = History::new(&names(&volumes), sampled.pump.now(), &moment);
+        let now = Time(sampled.pump.now().0 + before_ns);
+        let known: Vec<(u32, String)> = volumes.iter().map(|(id, name)| (id.0, name.clone())).collect();
+        let gone_on = earlier.and_then(|(figures, values)| History::go_on(now, &moment, &known, figures, values));
+        let history = gone_on.unwrap_or_else(|| History::new(&names(&volumes), now, &moment));
         let due = history.due();
-        shared.begin(history, sampled.pump.clock());
-        Self { history: shared, due, volumes, seen }
+        shared.begin(history, sampled.pump.clock(), before_ns);
+        Self { history: shared, before_ns, due, volumes, seen }
     }
 
     /// How long a turn may wait at most, so that no second is missed.
     pub(super) fn patience(&self, now: Time) -> Duration {
-        Duration::from_nanos(self.due.since_ns(now)).max(AGAIN)
+        Duration::from_nanos(self.due.since_ns(Time(now.0 + self.before_ns))).max(AGAIN)
+    }
+
+    /// What another program goes on with.
+    pub(super) fn figures(&self) -> Option<(HistoryFigures, Vec<u8>)> {
+        let ids: Vec<u32> = self.volumes.iter().map(|it| it.0.0).collect();
+        self.history.look(|history| history.figures(&ids))
     }
 
     /// Records what is due.
     pub(super) fn record(&mut self, sampled: &Sampled<'_>) {
-        let now = sampled.pump.now();
+        let now = Time(sampled.pump.now().0 + self.before_ns);
         if now < self.due {
             return;
         }

@@ -6,17 +6,24 @@
 //! After it the cache has to be opened again: by the new program, or by this one if that fails.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use flashfront_engine::{Control, Input, MirrorStatus};
+use flashfront_device::real::DeviceFile;
+use flashfront_engine::{Control, Input, MirrorStatus, OriginStatus};
 
+use super::doors::Doors;
+use super::figures::{Earlier, Figures, VolumeFigures};
 use super::judge::offer;
 use super::resize::NewSize;
+use super::sample::Sampler;
 use super::upgrading::{HOLD_MAX, Handing, To, Upgrading, refuse};
-use super::{Daemon, limit, switch};
-use crate::report::counted;
-use crate::upgrade::{Parcel, Successor, UpgradeOrder, Wish, program, shared_clock_ns, version};
+use super::{Daemon, limit, link, switch};
+use crate::config::Volume;
+use crate::history::SharedHistory;
+use crate::report::{CounterReport, counted};
+use crate::upgrade::{Bytes, Parcel, Successor, UpgradeOrder, Wish, program, shared_clock_ns, version};
 
 impl Daemon {
     /// Takes the next step of an upgrade.
@@ -217,5 +224,57 @@ impl Daemon {
         if state.draining {
             self.pump.apply(Input::Control(Control::Drain(true)));
         }
+    }
+
+    /// For how long the daemon has been ready, whatever program that was.
+    pub(super) fn ready_for(&self) -> Duration {
+        self.earlier.ready + self.ready.map_or(Duration::ZERO, |ready| ready.elapsed())
+    }
+
+    /// Puts the figures into the parcel, when the engine has stopped.
+    pub(super) fn hand_figures_over(&self, parcel: &mut Parcel) {
+        let status = self.pump.engine().status();
+        let volume = |(volume, file): (&Volume, &Arc<DeviceFile>)| {
+            let at = status.origins.binary_search_by_key(&volume.id, |origin| origin.id);
+            let origin = at.map_or_else(|_| OriginStatus::default(), |at| status.origins[at]);
+            let link = self.earlier.link(volume.id, link::report(file));
+            VolumeFigures::new(volume.id, &origin, self.origin_errors.of(volume.id), link)
+        };
+        let history = self.sampler.as_ref().and_then(Sampler::figures);
+        let figures = Figures {
+            taken_ns: shared_clock_ns(),
+            at_ns: self.earlier.before_ns + self.pump.now().0,
+            ready_ns: self.ready_for().as_nanos() as u64,
+            counters: CounterReport::from(&status.counters),
+            volumes: self.config.volumes.iter().zip(self.held.origins()).map(volume).collect(),
+            latencies: self.pump.latencies().figures(),
+            grown: self.grown.figures(),
+            history: history.map(|(figures, values)| (figures, parcel.put_bytes(|bytes| bytes.extend(values)))),
+        };
+        figures.put(parcel);
+    }
+
+    /// Goes on with the figures of the life before, if there was one.
+    pub(super) fn go_on_with_figures(&mut self, parcel: Option<&Parcel>) {
+        let Some(mut figures) = parcel.and_then(Figures::of) else { return };
+        let before_ns = figures.before_ns(self.pump.now());
+        let latencies = std::mem::take(&mut figures.latencies);
+        self.pump.go_on_from((&figures.counters).into(), figures.origins(), latencies, before_ns);
+        self.grown.go_on(std::mem::take(&mut figures.grown), before_ns);
+        for (origin, errors) in figures.errors() {
+            self.origin_errors.go_on(origin, errors);
+        }
+        self.earlier = Earlier::new(figures, before_ns);
+    }
+
+    /// Begins the history, if there is an HTTP port, or goes on with that of the life before.
+    pub(super) fn begin_history(&mut self, history: SharedHistory, parcel: Option<&Parcel>) {
+        if !self.doors.as_ref().is_some_and(Doors::has_http) {
+            return;
+        }
+        let earlier = self.earlier.history.take();
+        let bytes = |of: Bytes| parcel.and_then(|parcel| parcel.bytes(of).ok());
+        let earlier = earlier.as_ref().and_then(|(figures, values)| Some((figures, bytes(*values)?)));
+        self.sampler = Some(Sampler::begin(history, &self.sampled(), self.earlier.before_ns, earlier));
     }
 }

@@ -5,12 +5,21 @@
 //! empty rows. Memory is asked for once; the kernel gives pages of it as rows come.
 
 use flashfront_engine::Time;
+use serde::{Deserialize, Serialize};
 
 use super::series::{self, Moment, TRAFFIC_WIDTH, WHOLE};
 use super::{Fresh, NS_PER_S, Value};
 
 /// Values of the daemon, before those of the volumes.
 const OWN_WIDTH: usize = TRAFFIC_WIDTH + WHOLE.len();
+
+/// The rows of a ring, for the hand-over to another program; their values go beside it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct RingFigures {
+    step_ns: u64,
+    begin: u64,
+    end: u64,
+}
 
 /// The newest steps of one length.
 #[derive(Debug)]
@@ -47,6 +56,31 @@ impl Ring {
             began: now,
             took,
         }
+    }
+
+    /// What another program goes on with; the values are put behind `values`.
+    pub(super) fn figures(&self, values: &mut Vec<u8>) -> RingFigures {
+        self.values.iter().for_each(|value| values.extend(value.0.to_le_bytes()));
+        RingFigures { step_ns: self.step_ns, begin: self.begin, end: self.end }
+    }
+
+    /// Goes on with the rows of another ring, which followed so many volumes. Takes them off the
+    /// beginning of `values`; `None` if they make no such ring. What is followed from now on is to
+    /// be said next.
+    pub(super) fn go_on(&mut self, earlier: &RingFigures, followed: usize, values: &mut &[u8]) -> Option<()> {
+        let width = OWN_WIDTH + followed * TRAFFIC_WIDTH;
+        let rows = earlier.end.checked_sub(earlier.begin)?.min(self.rows_max as u64) as usize;
+        let (own, rest) = values.split_at_checked(rows * width * size_of::<f32>())?;
+        *values = rest;
+        if earlier.step_ns != self.step_ns || earlier.end > self.end || followed > super::VOLUMES_MAX {
+            return None;
+        }
+        self.values = own.as_chunks().0.iter().map(|bytes| Value(f32::from_le_bytes(*bytes))).collect();
+        (self.width, self.begin, self.end) = (width, earlier.begin, earlier.end);
+        self.took = (0..=followed).map(|_| Fresh::default()).collect();
+        // Of the volumes each begins with what it has counted by now.
+        self.before.volumes.clear();
+        Some(())
     }
 
     /// Follows volumes that were at these places before.

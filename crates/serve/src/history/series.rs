@@ -166,6 +166,11 @@ pub(super) fn traffic_names() -> impl Iterator<Item = &'static str> {
     TRAFFIC.iter().map(|it| it.0).chain(LATENCIES.as_flattened().iter().copied())
 }
 
+/// The names of all series.
+pub(super) fn names() -> Vec<String> {
+    WHOLE.iter().map(|it| it.0).chain(traffic_names()).map(str::to_owned).collect()
+}
+
 /// Puts the values of a volume's traffic behind `row`.
 pub(super) fn push_traffic(row: &mut Vec<Value>, before: &Traffic, now: &Traffic, took: &Fresh, seconds: f64) {
     row.extend(TRAFFIC.iter().map(|(_, spec)| spec.value(before, now, seconds)));

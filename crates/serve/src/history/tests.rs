@@ -206,3 +206,37 @@ fn volumes_come_and_go_and_keep_their_own_history() {
     let all = values(&read(&history, "range=5s", 20), "hits_per_s");
     assert!(near(&all[..5], 3.0), "{all:?}");
 }
+
+#[test]
+fn a_history_goes_on_where_another_one_was() {
+    for until in [1, 5, 700, 8000] {
+        let before = lived(2, 1..=until);
+        let (figures, bytes) = before.figures(&[7, 9]);
+        assert!(bytes.len() <= BYTES_MAX);
+        let figures = serde_json::to_vec(&figures).unwrap();
+        let mut figures: HistoryFigures = serde_json::from_slice(&figures).unwrap();
+        let now = Time(s(until).0 + 2000);
+        let known = [(9, "v1".to_owned()), (8, "new".to_owned()), (7, "v0".to_owned())];
+        let go_on = |figures: &HistoryFigures, bytes| History::go_on(now, &after(until, 3), &known, figures, bytes);
+        let mut history = go_on(&figures, &bytes).unwrap();
+        for range in ["10m", "1h", "24h"] {
+            let told = |history: &History, volume: &str| {
+                let report = read(history, &format!("range={range}{volume}"), until + 1);
+                ["hits_per_s", "hit_max_us", "dirty_bytes"].map(|name| (report.next, values(&report, name)))
+            };
+            for volume in ["", "&volume=v0", "&volume=v1"] {
+                assert_eq!(told(&history, volume), told(&before, volume), "{until} s, {range}{volume}");
+            }
+            assert!(told(&history, "&volume=new").iter().all(|it| it.1.iter().all(|value| *value == -1.0)));
+        }
+        let fresh: Vec<Fresh> = (0..3).map(|_| Fresh::default()).collect();
+        history.record(Time(s(until + 1).0 + 2000), &after(until + 1, 3), &fresh);
+        for volume in ["v0", "v1", "new"] {
+            let rates = values(&read(&history, &format!("range=1s&volume={volume}"), until + 1), "hits_per_s");
+            assert!(near(&rates, 1.0), "{volume}: {rates:?}");
+        }
+        assert!(go_on(&figures, &bytes[1..]).is_none(), "a value is missing");
+        figures.series[0].push('x');
+        assert!(go_on(&figures, &bytes).is_none(), "these are other series");
+    }
+}

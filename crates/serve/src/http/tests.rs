@@ -121,7 +121,7 @@ fn the_history_is_answered_or_it_is_said_why_not() {
     };
     let mut recorded = History::new(&["data".to_owned()], Time(0), &moment(0));
     recorded.record(Time(1_000_000_000), &moment(4096), &[]);
-    history.begin(recorded, crate::frontend::desk::Clock::start());
+    history.begin(recorded, crate::frontend::desk::Clock::start(), 0);
     let (code, body) = ask("?range=10m");
     assert_eq!((code.as_str(), &body["step_s"]), ("200", &1.into()));
     let read = body["series"]["read_bytes_per_s"].as_array().unwrap();

@@ -6,6 +6,8 @@
 //! below 256 ns by 16 ns. Durations beyond 550 s fall into the last bucket. The longest one is kept
 //! as it is.
 
+use serde::{Deserialize, Serialize};
+
 /// Buckets: from 0 to 2^39 ns.
 const BUCKETS: usize = 256;
 /// The narrowest are 32 ns wide.
@@ -36,12 +38,38 @@ pub(super) const fn begin_of(bucket: usize) -> u64 {
 }
 
 /// Durations of one span of time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "Packed", into = "Packed")]
 pub struct Counts {
     buckets: [u32; BUCKETS],
     max_ns: u64,
     /// The bytes of payload.
     bytes: u64,
+}
+
+/// The buckets in which there is anything, for the hand-over to another program.
+#[derive(Serialize, Deserialize)]
+struct Packed {
+    buckets: Vec<(u16, u32)>,
+    max_ns: u64,
+    bytes: u64,
+}
+
+impl From<Counts> for Packed {
+    fn from(it: Counts) -> Self {
+        let buckets = (0..).zip(it.buckets).filter(|(_, count)| *count > 0).collect();
+        Self { buckets, max_ns: it.max_ns, bytes: it.bytes }
+    }
+}
+
+impl From<Packed> for Counts {
+    fn from(it: Packed) -> Self {
+        let mut counts = Self { max_ns: it.max_ns, bytes: it.bytes, ..Self::default() };
+        for (at, count) in it.buckets {
+            counts.buckets[usize::from(at).min(BUCKETS - 1)] += count;
+        }
+        counts
+    }
 }
 
 impl Default for Counts {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counts of durations since the start of the daemon, in the fixed buckets that Prometheus adds up.
 
+use serde::{Deserialize, Serialize};
+
 use super::counts::{begin_of, bucket_of};
 
 /// The longest duration of each bucket; there is one more for all that is longer.
@@ -45,7 +47,7 @@ const FIRST: [u8; 256] = {
 };
 
 /// Counts that only grow.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cumulative {
     buckets: [u64; BOUNDS_NS.len() + 1],
     /// The sum of all durations. With 64 bits it would be full after half a year of a thousand

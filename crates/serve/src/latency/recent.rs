@@ -46,6 +46,23 @@ impl Recent {
         Self { span_ns, ring: (0..spans).map(|_| None).collect(), newest: 0, ends: Time(0) }
     }
 
+    /// Goes on with the spans of another ring, each with its number.
+    pub(crate) fn go_on(&mut self, spans: Vec<(u64, Counts)>) {
+        for (number, counts) in spans {
+            let at = (number % self.ring.len() as u64) as usize;
+            let ends = Time(number.saturating_add(1).saturating_mul(self.span_ns));
+            if ends.0 > self.ends.0 {
+                (self.newest, self.ends) = (at, ends);
+            }
+            self.ring[at] = Some(Span { number, counts: Box::new(counts) });
+        }
+    }
+
+    /// The spans of the ring, each with its number.
+    pub(crate) fn numbered(&self) -> Vec<(u64, Counts)> {
+        self.ring.iter().flatten().map(|span| (span.number, (*span.counts).clone())).collect()
+    }
+
     /// Whether the newest span is over.
     #[must_use]
     pub const fn is_over(&self, now: Time) -> bool {
@@ -155,6 +172,20 @@ mod tests {
         // After a long silence nothing old is mistaken for new.
         recent.record(1, 0, Time(7_000_000));
         assert_eq!(found(&recent, 7_000_000), (1, 1));
+    }
+
+    #[test]
+    fn a_ring_goes_on_where_another_one_was() {
+        let (mut before, mut after) = (Recent::new(7, 10), Recent::new(7, 10));
+        [(1, 5), (2, 19), (3, 69)].into_iter().for_each(|(ns, now)| before.record(ns, 8, Time(now)));
+        after.go_on(before.numbered());
+        for recent in [&mut before, &mut after] {
+            recent.record(4, 8, Time(69));
+            assert_eq!((recent.summary(Time(69)).count, recent.summary(Time(69)).bytes), (4, 32));
+            recent.record(5, 8, Time(75));
+            assert_eq!((recent.summary(Time(75)).count, recent.summary(Time(75)).max_ns), (4, 5));
+            assert_eq!(recent.summary(Time(139)).count, 1);
+        }
     }
 
     #[test]

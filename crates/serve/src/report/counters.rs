@@ -24,6 +24,12 @@ macro_rules! counters {
                 Self { $($name: counters.$name,)* }
             }
         }
+
+        impl From<&CounterReport> for flashfront_engine::Counters {
+            fn from(counters: &CounterReport) -> Self {
+                Self { $($name: counters.$name,)* }
+            }
+        }
     };
 }
 

@@ -49,6 +49,9 @@ pub(crate) struct State {
     /// The mounts of FUSE with the files that are open, each as its front-end has written it.
     #[serde(default)]
     pub(crate) fuse: Vec<serde_json::Value>,
+    /// The figures since the start, as the daemon has written them. Older daemons hand none over.
+    #[serde(default)]
+    pub(crate) figures: Option<Bytes>,
     /// How many clients there are.
     pub(crate) clients: u64,
 }
