@@ -16,7 +16,8 @@ use clap::Args;
 use flashfront_device::sim::Known;
 use flashfront_engine::{Destage, Durability, Mode};
 use flashfront_serve::config::{
-    self, Age, Config, DirtyLimit, Disposable, FlashBudget, Listener, LogLevel, Size, TlsFiles, Volume, http_address,
+    self, Age, Config, DirtyLimit, Disposable, FlashBudget, Listener, LogLevel, Size, TlsFiles, Volume, control_said,
+    http_address,
 };
 use flashfront_serve::daemon::{self, Ended, FrontHandle, Hooks, Left, Reload};
 use flashfront_serve::frontend::nbd::Listen;
@@ -355,7 +356,7 @@ impl Serve {
         if !listeners.is_empty() {
             config.listeners = listeners;
         }
-        config.control = self.control.unwrap_or(config.control);
+        config.control = self.control.as_deref().map_or(config.control, control_said);
         config.state = self.state.or(config.state);
         config.http = self.http.or(config.http);
         config.insecure |= self.insecure;

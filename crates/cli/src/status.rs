@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use flashfront_serve::config::control_path_to_ask;
+use flashfront_serve::config::{control_path_to_ask, control_said};
 use flashfront_serve::control::Client;
 use flashfront_serve::report::StatusReport;
 
@@ -33,7 +33,7 @@ pub(crate) struct Socket {
 
 impl Socket {
     pub(crate) fn path(&self) -> PathBuf {
-        self.control.clone().unwrap_or_else(control_path_to_ask)
+        self.control.as_deref().map_or_else(control_path_to_ask, control_said)
     }
 }
 

@@ -6,7 +6,9 @@
 //! the day it matters. [`REFERENCE`] documents every key and is parsed by a test, so that it can't
 //! drift from the code.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -84,7 +86,7 @@ pub struct Config {
     #[serde(default)]
     pub mirror_device_timeout: Option<Age>,
     /// The socket at which `status`, `set` and `drain` reach the daemon.
-    #[serde(default = "control_path")]
+    #[serde(default = "control_path", deserialize_with = "said_control")]
     pub control: PathBuf,
     /// The folder that remembers failures of cache devices that can't be marked.
     #[serde(default = "crate::failure::state_path")]
@@ -398,6 +400,19 @@ pub fn control_path() -> PathBuf {
         Some(dir) if !dir.is_empty() => Path::new(&dir).join("flashfront.sock"),
         _ => PathBuf::from(CONTROL_OF_A_SERVICE),
     }
+}
+
+/// A control socket as it is said: a path, or `unix:` and a path, as for clients.
+#[must_use]
+pub fn control_said(said: &Path) -> PathBuf {
+    match said.as_os_str().as_encoded_bytes().strip_prefix(b"unix:") {
+        Some(path) => PathBuf::from(OsStr::from_bytes(path)),
+        None => said.to_owned(),
+    }
+}
+
+fn said_control<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+    PathBuf::deserialize(from).map(|said| control_said(&said))
 }
 
 /// The socket at which a daemon is asked: [`control_path`], or if no daemon answers there, the

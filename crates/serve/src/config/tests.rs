@@ -23,6 +23,14 @@ fn the_reference_shows_the_defaults() {
 }
 
 #[test]
+fn a_control_socket_is_a_path_or_unix_and_a_path() {
+    for said in ["/r/s", "unix:/r/s"] {
+        assert_eq!(parse(&format!("control = \"{said}\"\n{LEAST}")).unwrap().control, Path::new("/r/s"));
+        assert_eq!(control_said(Path::new(said)), Path::new("/r/s"));
+    }
+}
+
+#[test]
 fn the_least_config_is_enough() {
     let config = parse(LEAST).unwrap();
     config.check().unwrap();
