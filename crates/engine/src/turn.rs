@@ -185,7 +185,7 @@ impl Lane {
     fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         let what = self.ios.remove(io);
         if result == Err(DeviceError::TimedOut)
-            && let Some(device) = what.reads_member(cx.lead())
+            && let Some(device) = what.reads_member()
         {
             // A device that gives no answer to a read is trusted with nothing new. All else that a
             // lane asks of the cache fails its member by itself.
@@ -203,11 +203,13 @@ impl Lane {
             LaneIo::Commit { seq } => commit_done(self, seq, result, cx),
             LaneIo::RunRead { run, .. } => run_read_done(self, run, result, cx),
             LaneIo::RunWrite { run } => run_write_done(self, run, result, cx),
-            LaneIo::ReclaimHeader { segment, slot, buf } => reclaim_header_done(self, segment, slot, buf, result, cx),
-            LaneIo::Survivor { survivor, buf } => survivor_done(self, survivor, buf, result, cx),
+            LaneIo::ReclaimHeader { segment, slot, buf, .. } => {
+                reclaim_header_done(self, segment, slot, buf, result, cx)
+            }
+            LaneIo::Survivor { survivor, buf, .. } => survivor_done(self, survivor, buf, result, cx),
             LaneIo::Checkpoint => checkpoint_io_done(self, result, cx),
             LaneIo::Recover => recover_io_done(self, result, cx),
-            LaneIo::SyncRead { flat, found, buf } => sync_read_done(self, flat, found, buf, result, cx),
+            LaneIo::SyncRead { flat, found, buf, .. } => sync_read_done(self, flat, found, buf, result, cx),
             LaneIo::SyncWrite { slot, buf } => sync_written(self, slot, buf, result, cx),
         }
     }

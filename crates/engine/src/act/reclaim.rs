@@ -200,7 +200,7 @@ fn read_header(lane: &mut Lane, segment: u32, slot: u32, cx: &mut Cx<'_>) {
     let Some(victim) = lane.reclaim.victims.get_mut(&segment) else { return };
     victim.pending += 1;
     let buf = cx.alloc(1);
-    let io = lane.ios.insert(LaneIo::ReclaimHeader { segment, slot, buf });
+    let io = lane.ios.insert(LaneIo::ReclaimHeader { segment, slot, buf, device: cx.lead() });
     let offset = lane.offset_of(slot, cx);
     cx.cache_read(lane.id, io, offset, blocks_span(buf, 0, 1));
 }
@@ -341,7 +341,7 @@ fn read_waiting_survivors(lane: &mut Lane, cx: &mut Cx<'_>) {
         lane.reclaim.reading += 1;
         let found = survivor.found;
         let buf = cx.alloc(1);
-        let io = lane.ios.insert(LaneIo::Survivor { survivor, buf });
+        let io = lane.ios.insert(LaneIo::Survivor { survivor, buf, device: cx.lead() });
         let offset = lane.offset_of(found.slot, cx);
         cx.cache_read(lane.id, io, offset, blocks_span(buf, 0, 1));
     }

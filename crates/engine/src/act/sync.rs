@@ -160,7 +160,7 @@ fn copy_block(lane: &mut Lane, flat: Flat, found: Found, cx: &mut Cx<'_>) {
         cx.mem.copy(Span::new(from, at, BLOCK_BYTES as u32), buf, 0);
         sync_write(lane, Some(found.slot), buf, offset, cx);
     } else {
-        let io = lane.ios.insert(LaneIo::SyncRead { flat, found, buf });
+        let io = lane.ios.insert(LaneIo::SyncRead { flat, found, buf, device: cx.lead() });
         cx.cache_read(lane.id, io, offset, blocks_span(buf, 0, 1));
     }
 }
@@ -214,7 +214,7 @@ pub(crate) fn sync_read_done(
         }
         Some(sync) if sync.tries < READ_TRIES_MAX => {
             sync.tries += 1;
-            let io = lane.ios.insert(LaneIo::SyncRead { flat, found, buf });
+            let io = lane.ios.insert(LaneIo::SyncRead { flat, found, buf, device: cx.lead() });
             cx.cache_read(lane.id, io, offset, blocks_span(buf, 0, 1));
         }
         // The filling was given up meanwhile.

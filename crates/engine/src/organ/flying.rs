@@ -105,11 +105,13 @@ pub(crate) enum LaneIo {
         segment: u32,
         slot: u32,
         buf: Buf,
+        device: DeviceId,
     },
     /// A block that may survive.
     Survivor {
         survivor: Survivor,
         buf: Buf,
+        device: DeviceId,
     },
     Checkpoint,
     Recover,
@@ -118,6 +120,7 @@ pub(crate) enum LaneIo {
         flat: Flat,
         found: Found,
         buf: Buf,
+        device: DeviceId,
     },
     SyncWrite {
         slot: Option<u32>,
@@ -142,12 +145,15 @@ impl LaneIo {
     }
 
     /// The member of the cache that is read, if it is a read of the cache whose failure nothing
-    /// else notices.
-    pub(crate) const fn reads_member(&self, lead: DeviceId) -> Option<DeviceId> {
+    /// else notices. Another member may lead since the read began.
+    pub(crate) const fn reads_member(&self) -> Option<DeviceId> {
         match self {
             Self::ReadCache(read) => Some(read.device),
-            Self::Merge { from: Some((_, device)), .. } | Self::RunRead { device, .. } => Some(*device),
-            Self::ReclaimHeader { .. } | Self::Survivor { .. } | Self::SyncRead { .. } => Some(lead),
+            Self::Merge { from: Some((_, device)), .. }
+            | Self::RunRead { device, .. }
+            | Self::ReclaimHeader { device, .. }
+            | Self::Survivor { device, .. }
+            | Self::SyncRead { device, .. } => Some(*device),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};
-use flashfront_engine::{Control, Destage, DeviceId, Event, MirrorStatus, Mode, Op, OriginId};
+use flashfront_engine::{Control, Destage, DeviceError, DeviceId, Event, MirrorStatus, Mode, Op, Options, OriginId};
 use flashfront_proof::{Client, OriginSpec, WorldSpec};
 
 const SECOND: u64 = 1_000_000_000;
@@ -294,6 +294,40 @@ fn either_member_may_hang() {
             client.leave();
         }
     }
+}
+
+/// A read of reclaim hangs on the lead, which is left out meanwhile. That the read fails says
+/// nothing of the other member, which leads by then.
+#[test]
+fn a_read_that_hangs_on_the_old_lead_does_not_fail_the_new_one() {
+    let origin = OriginSpec { size_bytes: 64 << 20, logical_block_bytes: 512, mode: Mode::Writeback };
+    let options = Options { sequential_bypass_bytes: 0, read_around_blocks: 0, ..Options::default() };
+    let mut client =
+        Client::fresh(WorldSpec { mirrored: true, origins: vec![origin], options, ..spec(Mode::Writeback) });
+    client.world.member_mut(0).unwrap().faults.order(hang(75, Some(Op::Read)));
+    let cache_reads = |client: &Client| client.world.engine().status().counters.cache_reads;
+    let (mut block, before) = (0, cache_reads(&client));
+    // Nothing is read from the cache but by reclaim.
+    while cache_reads(&client) == before {
+        assert!(block < 16_384, "reclaim reads nothing");
+        client.read(0, block * 8, 8);
+        client.finish();
+        block += 1;
+    }
+    client.world.member_mut(0).unwrap().faults.fail_nth(0, Some(Op::Write), DeviceError::Io);
+    let began = client.world.now;
+    for nth in 0..100 {
+        client.write(0, (block + nth) * 8, 8, true);
+        client.finish();
+    }
+    assert_eq!(client.world.engine().status().mirror, MirrorStatus::Alone { member: 1 });
+    assert!(client.world.now.since_ns(began) < LIMIT / 2, "the read has failed by now");
+    for _ in 0..40 {
+        client.world.pass(SECOND);
+        let status = client.world.engine().status();
+        assert!(!status.cache_failed && status.mirror == MirrorStatus::Alone { member: 1 }, "{status:?}");
+    }
+    client.leave();
 }
 
 /// Begins of ranges of four blocks that the cache holds clean, below this block.
