@@ -203,8 +203,8 @@ impl Lane {
             LaneIo::Commit { seq } => commit_done(self, seq, result, cx),
             LaneIo::RunRead { run, .. } => run_read_done(self, run, result, cx),
             LaneIo::RunWrite { run } => run_write_done(self, run, result, cx),
-            LaneIo::ReclaimHeader { segment, slot, buf, .. } => {
-                reclaim_header_done(self, segment, slot, buf, result, cx)
+            LaneIo::ReclaimHeader { segment, slot, buf, device } => {
+                reclaim_header_done(self, segment, slot, buf, device, result, cx)
             }
             LaneIo::Survivor { survivor, buf, .. } => survivor_done(self, survivor, buf, result, cx),
             LaneIo::Checkpoint => checkpoint_io_done(self, result, cx),

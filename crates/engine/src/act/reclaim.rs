@@ -30,7 +30,7 @@ use crate::act::shares::max::shrink_step;
 use crate::cx::{Cx, blocks_span};
 use crate::fact::canary::Canary;
 use crate::fact::event::Event;
-use crate::fact::io::{DeviceError, Op};
+use crate::fact::io::{DeviceError, DeviceId, Op};
 use crate::fact::memory::{Buf, Span};
 use crate::format::{CommitHeader, Entry, Stream};
 use crate::lane::Lane;
@@ -210,6 +210,7 @@ pub(crate) fn reclaim_header_done(
     segment: u32,
     header_slot: u32,
     buf: Buf,
+    device: DeviceId,
     result: Result<(), DeviceError>,
     cx: &mut Cx<'_>,
 ) {
@@ -229,7 +230,7 @@ pub(crate) fn reclaim_header_done(
         if result.is_err() || cx.delta.members.pairing().paired == 0 {
             let offset = lane.offset_of(header_slot, cx);
             let error = result.err().unwrap_or(DeviceError::Io);
-            cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Read, offset, error });
+            cx.event(Event::DeviceFailed { device, op: Op::Read, offset, error });
         }
         find_blocks(lane, segment);
         victim_step(lane, segment, cx);
