@@ -100,7 +100,7 @@ fn begin_victims(lane: &mut Lane, cx: &mut Cx<'_>) {
     let coming = victims.saturating_sub(waiting_victims(lane, cx)) + lane.reclaim.freeing.len();
     let watermark = lane.reclaim.watermark(&lane.log);
     let mut wanted = watermark.saturating_sub(lane.log.free_segments() + coming).max(wanted_before_end(lane));
-    // One place may be for a segment of the end.
+    // Where a segment of the end is due, one victim's place is kept for it.
     let places = VICTIMS_MAX - usize::from(is_due(lane));
     while wanted > 0 {
         let has_place = victims < places;

@@ -78,7 +78,7 @@ impl Ring {
         self.values = own.as_chunks().0.iter().map(|bytes| Value(f32::from_le_bytes(*bytes))).collect();
         (self.width, self.begin, self.end) = (width, earlier.begin, earlier.end);
         self.took = (0..=followed).map(|_| Fresh::default()).collect();
-        // Of the volumes each begins with what it has counted by now.
+        // `follow` begins the rates of a volume without earlier counters with its counters of now.
         self.before.volumes.clear();
         Some(())
     }
