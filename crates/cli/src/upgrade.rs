@@ -19,9 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(180);
 ///
 /// The new program is started with the daemon's arguments. It first says whether it can go on with
 /// what there is; a refusal changes nothing. Clients of NBD and virtual machines (vhost-user-blk)
-/// are handed over with their connections, and mounts of FUSE with the files that are open. Clients
-/// inside TLS connect again, with --disconnect. What can't be handed over is said, and then nothing
-/// is changed: ublk.
+/// are handed over with their connections, and mounts of FUSE with the files that are open. Devices
+/// of ublk are handed over if they were made with --durability always. Clients inside TLS connect
+/// again, with --disconnect. What can't be handed over is said, and then nothing is changed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

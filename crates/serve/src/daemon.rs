@@ -56,6 +56,7 @@ mod leave;
 mod leaver;
 mod limit;
 mod link;
+mod lone;
 mod members;
 mod mirror;
 mod open;
@@ -127,7 +128,7 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     };
     let (mut front, mut config, mut usual) = (None, Cow::Borrowed(config), None);
     loop {
-        let lived = live(&config, &mut hooks, &mut before, &mut front);
+        let lived = lone::live_once(&config, || live(&config, &mut hooks, &mut before, &mut front));
         match lived {
             Err(error) => match (before, usual.take()) {
                 (Before::Switched { parcel, operator, .. }, Some(usual)) => {

@@ -64,6 +64,7 @@ const SPEAKERS: &[&str] = &[
     "crates/serve/src/frontend/nbd/hold.rs",
     "crates/serve/src/frontend/nbd/read.rs",
     "crates/serve/src/frontend/nbd/tls",
+    "crates/serve/src/frontend/ublk/hold.rs",
     "crates/serve/src/frontend/vhost_user_blk/broken.rs",
     "crates/serve/src/frontend/vhost_user_blk/files.rs",
     "crates/serve/src/frontend/vhost_user_blk/hold.rs",

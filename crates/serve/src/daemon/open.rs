@@ -382,10 +382,10 @@ fn ublk(config: &Config, first: u32, volume: &Volume, export: &Export) -> Result
     let number = first.saturating_add(export.origin.0);
     // A device doesn't outlive the kernel, so a path will do to know it again.
     let origin = volume.origin.canonicalize().unwrap_or_else(|_| volume.origin.clone());
-    // Its size is no mark: the volume may grow before the daemon dies, and the device stays as it
-    // was.
+    // Size and name are no marks: the volume may grow or be renamed before the daemon ends, and the
+    // device stays as it was.
     let mut mark = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
-    for part in [b"flashfront\0", volume.name.as_bytes(), b"\0", origin.as_os_str().as_encoded_bytes()] {
+    for part in [b"flashfront\0", origin.as_os_str().as_encoded_bytes()] {
         mark.update(part);
     }
     let options = UblkOptions { number, origin: export.origin, mark: mark.finalize(), recoverable: is_durable(config) };

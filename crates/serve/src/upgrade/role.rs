@@ -10,7 +10,7 @@ pub(super) const SUCCEEDS: &str = "succeed";
 
 /// The version of the hand-over that this program speaks. A change that an older program would
 /// misunderstand raises it.
-pub(crate) const HAND_OVER: u32 = 3;
+pub(crate) const HAND_OVER: u32 = 4;
 
 /// How an upgrade went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

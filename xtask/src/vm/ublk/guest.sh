@@ -93,6 +93,33 @@ wait $writer || { cat /fio; end "failed: fio noticed the kill"; }
 [ "$(grep -c "taken over" /log)" -ge 1 ] || end "failed: no kill"
 ok "killed and taken over $(grep -c "taken over" /log) times under fio"
 
+# Other programs take over, and some fail after the daemon has let the device go: fio sees nothing but time.
+cat >$run/fails <<'script'
+#!/bin/sh
+read -r offer
+echo '{"say":"waits","version":"it fails"}' >&0
+read -r take
+exit 3
+script
+chmod +x $run/fails
+fio --name=upgraded --directory=/run/mnt --rw=randwrite --bssplit=4k/60:64k/30:1m/10 --size=32m --loops=8 --verify_backlog=256 --fsync=32 &
+writer=$!
+for upgrade in 1 2 3; do
+    written=$(awk '{ print $5 }' /sys/block/ublkb0/stat)
+    until_so "fio writes" sh -c "[ \$(awk '{ print \$5 }' /sys/block/ublkb0/stat) -gt $((written + 150)) ]"
+    ours upgrade --control /run/control >/other 2>&1 || { cat /other; end "failed upgrade"; }
+    echo "  $(cat /other)"
+    ours upgrade --control /run/control --program /run/fails >/other 2>&1 && end "failed: upgraded to a program that fails"
+    grep -q "serves on" /other || { cat /other; end "failed: what it says of a program that fails"; }
+    echo "  $(cat /other)"
+    kill -0 $writer 2>/dev/null || end "failed: fio has ended before upgrade $upgrade has"
+done
+wait $writer || { cat /fio; end "failed: fio noticed an upgrade"; }
+dmesg | grep "WARNING:\|BUG:" && end "failed: the kernel finds a fault"
+stop
+serve always
+ok "handed over 3 times under fio, and taken back 3 times"
+
 # Acknowledged, and never flushed by anyone: the page cache is dropped, so it comes from the device.
 echo "not synced by the file system" | dd of=$mnt/tree/direct bs=4096 conv=sync oflag=direct 2>/dev/null || end "failed dd"
 die
@@ -131,6 +158,8 @@ ok "a restart is a pause, a stop takes the device away"
 # Without durability always it ends with the daemon, and the next one begins anew.
 serve flush
 mount -t ext4 $disk $mnt || end "failed mount"
+ours upgrade --control /run/control >/other 2>&1 && end "failed: handed over without durability"
+grep -q "would end with this program" /other || { cat /other; end "failed: what it says of an upgrade without durability"; }
 die
 until_so "the device is gone" [ ! -e $disk ]
 umount -l $mnt

@@ -6,21 +6,26 @@
 //! The only copy is between the client's pages and the pump's buffers (UBLK_F_USER_COPY, Linux
 //! 6.5). The crate `libublk` is not used: it brings an executor, a thread per queue, and libclang
 //! at build time. `abi` is the kernel's header, `driver` a device as a whole, `queue` its requests,
-//! `ask` one of them.
+//! `ask` one of them. By `begin` a device comes from another daemon or is made, and by `hold` it
+//! goes to the next.
 //!
 //! **Recovery** (UBLK_F_USER_RECOVERY, _REISSUE): the device outlives a killed daemon. Its requests
 //! wait, and the next daemon gets those that were not answered again. To the client nothing has
 //! happened, so the process's death may lose nothing that was acknowledged. With durability `flush`
 //! up to a second of writes would be lost, unnoticed. So only devices of durability `always` are
 //! recoverable. Others end with the daemon, with I/O errors, as an NBD connection does. A device is
-//! taken over only by its mark: of the same volume, of the same origin.
+//! taken over only by its mark: of the same origin.
+//!
+//! **Upgrade** (ADR 0076): a recoverable device is left between two requests, and the next program
+//! recovers it as if this one had died. Until that program serves, it only looks at the device. So
+//! this one can recover the device as well.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flashfront_engine::{OriginId, RequestError, RequestId, SECTOR_BYTES, Time};
 use mio::unix::SourceFd;
@@ -28,18 +33,22 @@ use mio::{Interest, Registry, event::Event};
 
 use super::inlet::Table;
 use super::{Core, Export, Frontend, TokenRange};
+use crate::upgrade::Parcel;
 
 mod abi;
 mod ask;
+mod begin;
 mod driver;
 mod error;
+mod hold;
 mod in_use;
 mod queue;
 #[cfg(test)]
 mod tests;
 
-use abi::{DeviceInfo, PARAMETERS_LEN, Parameters, control, feature, state};
+use abi::{control, feature};
 use ask::{Results, UblkAsk};
+use begin::{find, make, take_over};
 use driver::Driver;
 pub use error::UblkError;
 use in_use::in_use;
@@ -53,9 +62,6 @@ const IO_BYTES_MAX: u32 = 1 << 20;
 const DISCARD_SECTORS_MAX: u32 = (256 << 20) / SECTOR_BYTES as u32;
 /// How long to wait before the kernel is asked again to take answers that it refused.
 const AGAIN_NS: u64 = 1_000_000;
-/// How long a killed daemon's device may take to notice that. It ends with its last I/O.
-const DEATH_WAIT: Duration = Duration::from_secs(10);
-const DEATH_STEP: Duration = Duration::from_millis(20);
 /// How long to wait for a device to be gone. If a program still has it open, it goes when that
 /// closes it.
 const DELETE_WAIT: Duration = Duration::from_secs(2);
@@ -67,7 +73,7 @@ pub struct UblkOptions {
     pub number: u32,
     /// The volume's origin.
     pub origin: OriginId,
-    /// The mark that tells this volume of this origin from all others.
+    /// The mark that tells this origin from all others.
     pub mark: u64,
     /// Whether no acknowledged write is lost with the process.
     pub recoverable: bool,
@@ -93,7 +99,9 @@ enum Phase {
 pub struct Ublk {
     options: UblkOptions,
     driver: Driver,
-    /// The queue; none: it is closed.
+    /// Requests in flight.
+    depth: u16,
+    /// The queue; none: it is closed, or another daemon's as yet.
     queue: Option<Queue>,
     table: Table<UblkAsk>,
     /// Requests without buffers so far, in the order they came.
@@ -106,12 +114,14 @@ pub struct Ublk {
     recovering: bool,
     /// A stop is to follow the start.
     stop_asked: bool,
+    /// No request is taken: the next program is to have the device.
+    on_hold: bool,
     failed: Option<io::Error>,
 }
 
 impl Ublk {
-    /// Makes the device, or takes over the device that a killed daemon left. Clients see it when
-    /// the pump runs.
+    /// Makes the device, or finds the device that another daemon left. Clients see it, or go on,
+    /// when the pump runs.
     ///
     /// # Errors
     /// See [`UblkError`].
@@ -125,17 +135,16 @@ impl Ublk {
         if can & feature::USER_COPY == 0 {
             return Err(UblkError::TooOld);
         }
-        let found = take_over(&mut driver, &options, can)?;
+        let found = find(&mut driver, &options, can)?;
         let recovering = found.is_some();
         let info = match found {
             Some(info) => info,
             None => make(&mut driver, export, &options).map_err(failed("make"))?,
         };
-        let opened = File::options().read(true).write(true).open(format!("/dev/ublkc{number}"));
-        let queue = opened.and_then(|file| Queue::open(file, info.depth));
         let mut ublk = Self {
             options,
             driver,
+            depth: info.depth,
             queue: None,
             table: Table::default(),
             waiting: VecDeque::new(),
@@ -144,11 +153,21 @@ impl Ublk {
             phase: Phase::Made,
             recovering,
             stop_asked: false,
+            on_hold: false,
             failed: None,
         };
-        // Dropped after an error, it takes the device away again.
-        ublk.queue = Some(queue.map_err(failed("open"))?);
+        if !recovering {
+            // Dropped after an error, it takes the device away again.
+            ublk.open_queue().map_err(failed("open"))?;
+        }
         Ok(ublk)
+    }
+
+    /// Opens the character device, which only one process may have open.
+    fn open_queue(&mut self) -> io::Result<()> {
+        let opened = File::options().read(true).write(true).open(format!("/dev/ublkc{}", self.options.number));
+        self.queue = Some(Queue::open(opened?, self.depth)?);
+        Ok(())
     }
 
     fn name(&self) -> String {
@@ -157,7 +176,7 @@ impl Ublk {
 
     /// Takes what the driver has fetched; says whether something was submitted.
     fn take_in(&mut self, core: &mut dyn Core) -> bool {
-        if self.phase == Phase::Leaving {
+        if self.phase == Phase::Leaving || self.on_hold && self.phase == Phase::Live {
             // Not answered, these are the next daemon's.
             return false;
         }
@@ -238,7 +257,7 @@ impl Ublk {
             (Phase::Starting, Ok(())) => {
                 self.phase = Phase::Live;
                 if self.recovering {
-                    tracing::info!("/dev/{}: taken over from a daemon that died; its requests go on", self.name());
+                    tracing::info!("/dev/{}: taken over from the daemon before; its requests go on", self.name());
                 }
             }
             (Phase::Starting, Err(error)) => {
@@ -285,78 +304,6 @@ impl Ublk {
     }
 }
 
-/// Finds the device of that number if a killed daemon left it to us. A device that can't be used
-/// any more is deleted.
-fn take_over(driver: &mut Driver, options: &UblkOptions, can: u64) -> Result<Option<DeviceInfo>, UblkError> {
-    let number = options.number;
-    let failed = |doing| move |error: io::Error| UblkError::Io { number, doing, error };
-    let end = Instant::now() + DEATH_WAIT;
-    loop {
-        let Some(info) = driver.info().map_err(failed("look at"))? else {
-            return Ok(None);
-        };
-        if info.mark != options.mark {
-            return Err(UblkError::Taken { number });
-        }
-        let usable = info.features & can & feature::USER_COPY != 0 && info.depth <= DEPTH;
-        match info.state {
-            state::DEAD if Instant::now() < end => driver.delete(DELETE_WAIT).map_err(failed("delete"))?,
-            state::QUIESCED if !usable => return Err(UblkError::Taken { number }),
-            state::QUIESCED if !options.recoverable => return Err(UblkError::Durability { number }),
-            state::QUIESCED => match driver.start_recovery() {
-                Ok(()) => return Ok(Some(info)),
-                // The dead one is not quite gone.
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {}
-                Err(error) => return Err(failed("take over")(error)),
-            },
-            _ if Instant::now() < end => {}
-            _ => return Err(UblkError::InUse { number }),
-        }
-        std::thread::sleep(DEATH_STEP);
-    }
-}
-
-/// Makes a new device.
-fn make(driver: &mut Driver, export: &Export, options: &UblkOptions) -> io::Result<DeviceInfo> {
-    let recovery = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
-    let mut info = DeviceInfo {
-        queues: 1,
-        depth: DEPTH,
-        io_bytes_max: IO_BYTES_MAX,
-        device: options.number,
-        features: feature::COMMANDS_ARE_IOCTLS | feature::USER_COPY | if options.recoverable { recovery } else { 0 },
-        mark: options.mark,
-        ..DeviceInfo::default()
-    };
-    driver.add(&mut info)?;
-    let parameters = parameters(export);
-    driver.set_parameters(&parameters).inspect_err(|_| {
-        // The parameters have the fault, and not this call.
-        let _ = driver.delete(DELETE_WAIT);
-    })?;
-    Ok(info)
-}
-
-fn parameters(export: &Export) -> Parameters {
-    Parameters {
-        len: PARAMETERS_LEN,
-        types: 0b11,
-        // A volatile cache that FLUSH empties, and FUA; perhaps read-only.
-        attributes: 0b1100 | u32::from(export.read_only),
-        logical_shift: export.block_bytes.trailing_zeros() as u8,
-        physical_shift: 12,
-        io_opt_shift: 12,
-        io_min_shift: 12,
-        io_sectors_max: IO_BYTES_MAX / SECTOR_BYTES as u32,
-        sectors: export.size_bytes / SECTOR_BYTES,
-        discard_granularity: 4096,
-        discard_sectors_max: DISCARD_SECTORS_MAX,
-        zero_sectors_max: DISCARD_SECTORS_MAX,
-        discard_segments_max: 1,
-        ..Parameters::default()
-    }
-}
-
 impl Drop for Ublk {
     fn drop(&mut self) {
         // A live device is the next daemon's, or dies with the process: the driver sees to both.
@@ -384,6 +331,12 @@ impl Frontend for Ublk {
     }
 
     fn register(&mut self, registry: &Registry, tokens: TokenRange) -> io::Result<()> {
+        if self.recovering {
+            let taken = take_over(&mut self.driver).and_then(|()| self.open_queue());
+            taken.map_err(|error| {
+                io::Error::new(error.kind(), format!("/dev/{}: can't take it over: {error}", self.name()))
+            })?;
+        }
         let (Some(queue), Some(first), Some(second)) = (&mut self.queue, tokens.get(0), tokens.get(1)) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
@@ -448,6 +401,32 @@ impl Frontend for Ublk {
 
     fn idle(&self) -> bool {
         self.phase == Phase::Gone && self.table.is_empty()
+    }
+
+    fn stays(&self, _forced: bool) -> Option<String> {
+        self.ends_with_this()
+    }
+
+    fn hold(&mut self, _forced: bool, _core: &mut dyn Core) {
+        self.on_hold = true;
+    }
+
+    fn held(&self) -> bool {
+        self.is_held()
+    }
+
+    fn release(&mut self) {
+        self.on_hold = false;
+    }
+
+    fn hand_over(&mut self, parcel: &mut Parcel, _core: &mut dyn Core) -> io::Result<()> {
+        // The next program finds the device by its mark.
+        parcel.state.clients += self.clients() as u64;
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        self.leave_device();
     }
 
     fn clients(&self) -> usize {

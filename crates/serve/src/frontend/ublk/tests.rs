@@ -38,6 +38,7 @@ fn answers_that_the_kernel_refuses_are_sent_without_new_ones() {
     let mut ublk = Ublk {
         options: UblkOptions { number: 0, origin: OriginId(0), mark: 0, recoverable: false },
         driver,
+        depth: 8,
         queue: Some(queue),
         table: Table::default(),
         waiting: VecDeque::new(),
@@ -46,6 +47,7 @@ fn answers_that_the_kernel_refuses_are_sent_without_new_ones() {
         phase: Phase::Live,
         recovering: false,
         stop_asked: false,
+        on_hold: false,
         failed: None,
     };
     let (poll, mut core) = (mio::Poll::new().unwrap(), Nobody(Vec::new()));
