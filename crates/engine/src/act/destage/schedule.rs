@@ -301,7 +301,8 @@ impl Destager {
     /// Whether somebody waits for what is written to become clean, or the origin is flushed anyway.
     fn is_flush_waited_for(&self, origin: usize, lanes: &Lanes, cx: &Cx<'_>) -> bool {
         let (refusals, flush) = (&self.origins[origin].refusals, &cx.delta.origins[origin].flush);
-        let awaited = || lanes.looks().any(|lane| lane.awaits_clean(origin, cx));
+        // Reclaim gives the log room when what is written is clean.
+        let awaited = || lanes.looks().any(|lane| lane.awaits_clean(origin, cx) || lane.awaits_room(origin, cx));
         self.stopping || cx.facts.draining || refusals.rest(cx.now) || flush.due() || awaited()
     }
 
