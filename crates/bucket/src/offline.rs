@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is done to a volume beside its writer: make one, clone one, take and forget snapshots.
 
-use std::sync::Arc;
-
 use flashfront_object::{Fault, Form, Manifest, Mode, Name, Options, Wanted, Wish};
 
 use crate::error::Error;
@@ -35,11 +33,9 @@ pub fn create(place: &Place, sectors: u64, form: Form, single_writer: bool) -> R
 }
 
 fn is_free(place: &Place) -> Result<(), Error> {
-    match Session::open(place, Mode::Read, Options::default()) {
+    match Session::newest(place) {
         Err(Error::NoVolume { .. }) => Ok(()),
-        Err(Error::Damaged { .. } | Error::NoKey { .. } | Error::NotEncrypted { .. }) | Ok(_) => {
-            Err(Error::Exists { url: place.to_string() })
-        }
+        Ok(_) => Err(Error::Exists { url: place.to_string() }),
         Err(other) => Err(other),
     }
 }
@@ -166,12 +162,11 @@ pub fn clone(from: &Place, name: &str, to: &Place) -> Result<(), Error> {
     // The clone's own hold on the state: the snapshot itself may be forgotten.
     let pin = format!("{name} for the clone {to}");
     let manifest = hold(&writes, name, &pin)?;
-    let state = Session::open(from, Mode::ReadAt(manifest), Options::default())?.into_volume();
-    let source: Arc<str> = from.prefix().into();
-    let (objects, first) = state.clone_from(&source, random_id(), this_writer());
-    for (name, body) in objects {
-        let body = Arc::new(body);
-        again(|| to.store().put(&to.name(name), &body, false)).map_err(|fault| error(to, fault))?;
-    }
-    put_first(to, &first)
+    let state = Session::open(from, Mode::ReadAt(manifest), Options::default())?;
+    state.become_clone(to).map_err(|error| match error {
+        Error::Fenced { .. } => Error::Exists { url: to.to_string() },
+        // The clone has no objects yet but pages of the map, which are just made.
+        Error::Damaged { what, .. } => Error::Damaged { url: from.to_string(), what },
+        error => error,
+    })
 }

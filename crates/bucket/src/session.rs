@@ -6,14 +6,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use flashfront_object::{
-    Answer, Effect, Fault, Manifest, Mode, Opening, Options, SECTOR_BYTES, Snapshot, Ticket, Told, Trouble, Volume,
-    WriteFault,
+    Answer, Content, Effect, Fault, Manifest, Mode, Opening, Options, SECTOR_BYTES, Snapshot, Ticket, Told, Trouble,
+    Volume, WriteFault,
 };
 
 use crate::carrier::{Carrier, Wake};
 use crate::error::Error;
 use crate::keys::unlock;
 use crate::place::Place;
+use crate::this::{random_id, this_writer};
 
 /// A command waits so long for a store that does not answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -62,6 +63,12 @@ impl Faults {
     }
 }
 
+/// Starts the threads that carry a volume's requests.
+fn carrier(place: &Place, wake: Option<Wake>) -> Result<Carrier, Error> {
+    let failed = |error: std::io::Error| Error::Away { url: place.to_string(), seconds: 0, what: error.to_string() };
+    Carrier::new(place, wake).map_err(failed)
+}
+
 impl Session {
     /// Opens a volume.
     ///
@@ -76,9 +83,7 @@ impl Session {
     /// # Errors
     /// [`Error`].
     pub fn open_with(place: &Place, mode: Mode, options: Options, wake: Option<Wake>) -> Result<Self, Error> {
-        let url = place.to_string();
-        let failed = |error: std::io::Error| Error::Away { url: url.clone(), seconds: 0, what: error.to_string() };
-        let carrier = Carrier::new(place, wake).map_err(failed)?;
+        let (url, carrier) = (place.to_string(), carrier(place, wake)?);
         let (mut fx, mut faults) = (Vec::new(), Faults::default());
         let mut opening = Opening::new(mode, options, &mut fx);
         loop {
@@ -100,9 +105,7 @@ impl Session {
     /// # Errors
     /// [`Error`].
     pub fn newest(place: &Place) -> Result<Manifest, Error> {
-        let url = place.to_string();
-        let failed = |error: std::io::Error| Error::Away { url: url.clone(), seconds: 0, what: error.to_string() };
-        let carrier = Carrier::new(place, None).map_err(failed)?;
+        let (url, carrier) = (place.to_string(), carrier(place, None)?);
         let (mut fx, mut faults) = (Vec::new(), Faults::default());
         let mut opening = Opening::new(Mode::Read, Options::default(), &mut fx);
         loop {
@@ -248,6 +251,37 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// Reads all that is no zeroes, and hands it out in parts, in the order in which objects have
+    /// it. The map of a part of the volume is in RAM at a time.
+    ///
+    /// # Errors
+    /// [`Error`], or what `take` says.
+    pub fn read_content<E: From<Error>>(&mut self, mut take: impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<(), E> {
+        let mut from = Some(0);
+        while let Some(start) = from.take() {
+            let ticket = self.ticket();
+            self.volume.walk(ticket, start, &mut self.fx);
+            if let Told::Content(Content { ranges, next }) = self.wait_for(ticket)? {
+                self.read_all(&ranges, &mut take)?;
+                from = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a volume that was opened to be read become a clone of itself at another place.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub(crate) fn become_clone(self, to: &Place) -> Result<(), Error> {
+        let source = self.place.prefix().into();
+        let carrier = carrier(to, None)?;
+        let mut clone = Self { place: to.clone(), carrier, ..self };
+        let ticket = clone.ticket();
+        clone.volume.become_clone(&source, random_id(), this_writer(), ticket, &mut clone.fx);
+        clone.wait_for(ticket).map(drop)
     }
 
     /// Moves what is live of objects with less than so many percent of it, until there are none;

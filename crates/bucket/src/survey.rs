@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flashfront_object::{Entry, Head, Key, Kind, Mode, Name, Options, Volume};
+use flashfront_object::{Entry, Fault, Head, Key, Kind, Mode, Name, Options, Record, Volume};
 
 use crate::error::Error;
 use crate::offline::newest;
@@ -40,109 +40,157 @@ pub struct Survey {
     pub damage: Vec<Damage>,
 }
 
-impl Survey {
-    /// Takes a state to be looked at, or the damage that keeps it from being opened.
-    fn take(
-        &mut self,
-        place: &Place,
-        snapshot: Option<String>,
-        manifest: u64,
-        opened: Result<Session, Error>,
-        states: &mut Vec<(Option<String>, Volume)>,
-    ) -> Result<(), Error> {
-        match opened {
-            Ok(session) => states.push((snapshot, session.into_volume())),
-            Err(error @ (Error::Damaged { .. } | Error::Foreign { .. } | Error::NoVolume { .. })) => {
-                let name = place.name(Name::Manifest(manifest));
-                self.damage.push(Damage { name, what: error.to_string(), snapshot });
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-}
-
-/// Checks a volume and its snapshots. With `data` every byte is read; else heads and sizes.
+/// Checks a volume and its snapshots, one after the other. With `data` every byte is read; else
+/// heads, sizes and the map.
 ///
 /// # Errors
 /// [`Error`], if nothing can be said at all.
-pub fn survey(place: &Place, data: bool, mut progress: impl FnMut(u64, u64)) -> Result<Survey, Error> {
+pub fn survey(place: &Place, data: bool, progress: impl FnMut(u64, u64)) -> Result<Survey, Error> {
+    survey_with(place, Options::default(), data, progress)
+}
+
+fn survey_with(place: &Place, options: Options, data: bool, progress: impl FnMut(u64, u64)) -> Result<Survey, Error> {
     let mut survey = Survey::default();
     let manifest = newest(place)?;
-    let mut states: Vec<(Option<String>, Volume)> = Vec::new();
-    survey.take(place, None, manifest.number, Session::open(place, Mode::Read, Options::default()), &mut states)?;
+    // The newest state is opened before the list, which then has all its objects.
+    let opened = Session::open(place, Mode::Read, options);
     let mut sizes = BTreeMap::new();
     for kind in ["data/", "map/", "manifest/", "wish/"] {
         let listed = place.store().list(&format!("{}/{kind}", place.prefix()));
-        for it in listed.map_err(|fault| Error::Refused { url: place.to_string(), what: fault.to_string() })? {
+        for it in listed.map_err(|fault| refused(place, &fault))? {
             survey.objects += 1;
-            sizes.insert(it.name, it.bytes);
+            survey.dead_bytes += it.bytes;
+            if let Some(name) = place.parse(&it.name) {
+                sizes.insert(name, it.bytes);
+            }
         }
     }
-    survey.live_bytes = states.first().map(|(_, newest)| newest.usage().live_bytes);
-    survey.dead_bytes = sizes.values().sum::<u64>().saturating_sub(survey.live_bytes.unwrap_or(0));
+    let mut look = Look { place, data, sizes, objects: BTreeSet::new(), pages: BTreeSet::new(), progress };
     survey.snapshots = manifest.snapshots.iter().map(|it| it.name.clone()).collect();
-    for snapshot in manifest.snapshots {
-        let opened = Session::open(place, Mode::ReadAt(snapshot.manifest), Options::default());
-        survey.take(place, Some(snapshot.name), snapshot.manifest, opened, &mut states)?;
+    if let Some(newest) = opened_state(&mut survey, place, None, manifest.number, opened)? {
+        let live = newest.usage().live_bytes;
+        survey.live_bytes = Some(live);
+        survey.dead_bytes = survey.dead_bytes.saturating_sub(live);
+        look.at(&newest, None, &mut survey)?;
     }
-    let all: u64 = states.iter().map(|(_, volume)| volume.objects().map(|it| it.bytes).sum::<u64>()).sum();
-    let (mut seen, mut done) = (BTreeSet::new(), 0);
-    for (snapshot, volume) in &states {
-        for entry in volume.objects() {
-            done += entry.bytes;
-            if seen.insert(entry.key()) {
-                let found = judge(place, volume, entry, &sizes, data)?;
-                survey.read += u64::from(data && entry.kind == Kind::Data);
-                let name = place.key(&entry.key());
-                survey.damage.extend(found.map(|what| Damage { name, what, snapshot: snapshot.clone() }));
-            }
-            progress(done, all.max(1));
+    for snapshot in manifest.snapshots {
+        let opened = Session::open(place, Mode::ReadAt(snapshot.manifest), options);
+        let name = Some(snapshot.name);
+        if let Some(state) = opened_state(&mut survey, place, name.as_deref(), snapshot.manifest, opened)? {
+            look.at(&state, name.as_deref(), &mut survey)?;
         }
     }
     Ok(survey)
 }
 
-/// Says what is wrong with an object, if anything is.
-fn judge(
+fn refused(place: &Place, fault: &Fault) -> Error {
+    Error::Refused { url: place.to_string(), what: fault.to_string() }
+}
+
+/// A state that was opened to be looked at. What keeps it from being opened is noted.
+fn opened_state(
+    survey: &mut Survey,
     place: &Place,
-    volume: &Volume,
-    entry: &Entry,
-    sizes: &BTreeMap<String, u64>,
-    data: bool,
-) -> Result<Option<String>, Error> {
-    let name = place.key(&entry.key());
-    // Pages of a checkpoint were verified at the opening.
-    let wants = match (entry.kind, data) {
-        (Kind::Map, _) => None,
-        (Kind::Data, true) => Some(None),
-        (Kind::Data, false) => Some(Some((0, u64::from(entry.head)))),
-    };
-    let bytes = match sizes.get(&name) {
-        Some(bytes) if *bytes < entry.bytes => {
-            return Ok(Some(format!("it has {bytes} bytes instead of {}", entry.bytes)));
+    snapshot: Option<&str>,
+    manifest: u64,
+    opened: Result<Session, Error>,
+) -> Result<Option<Volume>, Error> {
+    match opened {
+        Ok(session) => Ok(Some(session.into_volume())),
+        Err(error @ (Error::Damaged { .. } | Error::Foreign { .. } | Error::NoVolume { .. })) => {
+            let name = place.name(Name::Manifest(manifest));
+            survey.damage.push(Damage { name, what: error.to_string(), snapshot: snapshot.map(str::to_owned) });
+            Ok(None)
         }
-        None if entry.source.is_none() => return Ok(Some("it is absent".to_owned())),
-        _ => match wants {
-            None => return Ok(None),
-            Some(range) => place.store().get(&name, range),
-        },
-    };
-    let bytes = match bytes {
-        Ok(bytes) => bytes,
-        Err(flashfront_object::Fault::Absent) => return Ok(Some("it is absent".to_owned())),
-        Err(fault) => return Err(Error::Refused { url: place.to_string(), what: format!("{name}: {fault}") }),
-    };
-    let head = match Head::parse(&bytes) {
-        Ok(head) => head,
-        Err(what) => return Ok(Some(what)),
-    };
-    if head.stamp != entry.stamp || entry.source.is_none() && head.volume != volume.manifest().volume {
-        return Ok(Some("it is another object, or another volume's".to_owned()));
+        Err(error) => Err(error),
     }
-    let is_bad = |record: &&flashfront_object::Record| record.stored > 0 && head.payload_of(record, &bytes).is_none();
-    let bad = if data { head.records.iter().filter(is_bad).count() } else { 0 };
-    Ok((bad > 0).then(|| format!("{bad} of {} extents have a wrong checksum", head.records.len())))
+}
+
+/// A look at states that share objects.
+struct Look<'a, P> {
+    place: &'a Place,
+    data: bool,
+    /// What the volume's folder has.
+    sizes: BTreeMap<Name, u64>,
+    /// Objects that were looked at.
+    objects: BTreeSet<Key>,
+    /// Pages of the map that were looked at: their objects, and where they begin.
+    pages: BTreeSet<(Key, u64)>,
+    progress: P,
+}
+
+impl<P: FnMut(u64, u64)> Look<'_, P> {
+    /// Looks at a state.
+    fn at(&mut self, state: &Volume, snapshot: Option<&str>, survey: &mut Survey) -> Result<(), Error> {
+        let all: u64 = state.objects().map(|it| it.bytes).sum::<u64>().max(1);
+        let mut seen = 0;
+        for entry in state.objects() {
+            seen += entry.bytes;
+            if self.objects.insert(entry.key()) {
+                let found = self.judge(state, entry)?;
+                survey.read += u64::from(self.data && entry.kind == Kind::Data);
+                let name = self.place.key(&entry.key());
+                let snapshot = snapshot.map(str::to_owned);
+                survey.damage.extend(found.map(|what| Damage { name, what, snapshot }));
+            }
+            (self.progress)(seen, all);
+        }
+        self.at_pages(state, snapshot, survey)
+    }
+
+    /// Looks at the pages of the map that were not read at the opening.
+    fn at_pages(&mut self, state: &Volume, snapshot: Option<&str>, survey: &mut Survey) -> Result<(), Error> {
+        for request in state.page_requests(|key, at| self.pages.insert((key.clone(), at))) {
+            let name = self.place.key(request.key());
+            let wrong = match self.place.store().get(&name, Some(request.range())) {
+                Ok(bytes) => state.judge_pages(&request, &bytes),
+                // That of an object in the volume's own folder was told already.
+                Err(Fault::Absent) if request.key().source.is_none() => Vec::new(),
+                Err(Fault::Absent) => vec!["it is absent".to_owned()],
+                Err(fault) => return Err(refused(self.place, &fault)),
+            };
+            let damage = |what| Damage { name: name.clone(), what, snapshot: snapshot.map(str::to_owned) };
+            survey.damage.extend(wrong.into_iter().map(damage));
+        }
+        Ok(())
+    }
+
+    /// Says what is wrong with an object, if anything is.
+    fn judge(&self, volume: &Volume, entry: &Entry) -> Result<Option<String>, Error> {
+        let (place, key) = (self.place, entry.key());
+        let wants = match (entry.kind, self.data) {
+            // Its pages are looked at one by one.
+            (Kind::Map, _) => None,
+            (Kind::Data, true) => Some(None),
+            (Kind::Data, false) => Some(Some((0, u64::from(entry.head)))),
+        };
+        let size = self.sizes.get(&key.name).filter(|_| entry.source.is_none());
+        let bytes = match size {
+            Some(bytes) if *bytes < entry.bytes => {
+                return Ok(Some(format!("it has {bytes} bytes instead of {}", entry.bytes)));
+            }
+            None if entry.source.is_none() => return Ok(Some("it is absent".to_owned())),
+            _ => match wants {
+                None => return Ok(None),
+                Some(range) => place.store().get(&place.key(&key), range),
+            },
+        };
+        let bytes = match bytes {
+            Ok(bytes) => bytes,
+            Err(Fault::Absent) => return Ok(Some("it is absent".to_owned())),
+            Err(fault) => return Err(refused(place, &fault)),
+        };
+        let head = match Head::parse(&bytes) {
+            Ok(head) => head,
+            Err(what) => return Ok(Some(what)),
+        };
+        if head.stamp != entry.stamp || entry.source.is_none() && head.volume != volume.manifest().volume {
+            return Ok(Some("it is another object, or another volume's".to_owned()));
+        }
+        let is_bad = |record: &&Record| record.stored > 0 && head.payload_of(record, &bytes).is_none();
+        let bad = if self.data { head.records.iter().filter(is_bad).count() } else { 0 };
+        Ok((bad > 0).then(|| format!("{bad} of {} extents have a wrong checksum", head.records.len())))
+    }
 }
 
 /// Deletes what no state needs and nobody will delete: objects of writers that were overtaken, and
@@ -152,15 +200,14 @@ fn judge(
 /// [`Error`].
 pub fn sweep_leftovers(session: &Session) -> Result<u64, Error> {
     let (place, volume) = (session.place(), session.volume());
-    let refused = |fault: flashfront_object::Fault| Error::Refused { url: place.to_string(), what: fault.to_string() };
     let retired = volume.retired().iter().map(|it| it.entry.key());
     let needed: BTreeSet<Key> = volume.objects().map(Entry::key).chain(retired).collect();
     let mut deleted = 0;
     for kind in ["data/", "map/"] {
-        for it in place.store().list(&format!("{}/{kind}", place.prefix())).map_err(refused)? {
+        for it in place.store().list(&format!("{}/{kind}", place.prefix())).map_err(|fault| refused(place, &fault))? {
             let Some(name @ (Name::Data(stamp) | Name::Map(stamp))) = place.parse(&it.name) else { continue };
             if stamp.epoch < volume.manifest().epoch && !needed.contains(&Key::from(name)) {
-                place.store().delete(&it.name).map_err(refused)?;
+                place.store().delete(&it.name).map_err(|fault| refused(place, &fault))?;
                 deleted += 1;
             }
         }
@@ -222,13 +269,37 @@ mod tests {
 
         let mode = read_snapshot(&place, "kept").unwrap();
         let mut session = Session::open(&place, mode, Options::default()).unwrap();
-        let ranges = session.volume().content();
         let mut read = Vec::new();
         let take = |start, bytes: &[u8]| {
             read.push((start, bytes.to_vec()));
             Ok::<_, Error>(())
         };
-        session.read_all(&ranges, take).unwrap();
+        session.read_content(take).unwrap();
         assert_eq!(read, [(0, vec![1; 512])]);
+    }
+
+    #[test]
+    fn each_damaged_page_of_a_map_that_is_in_the_store_alone_is_told_once() {
+        let place = Place::in_store(Arc::new(Memory::default()), "disk");
+        create(&place, 4 << 15, Form::default(), false).unwrap();
+        let mut session = Session::open(&place, Mode::Write(this_writer()), Options::default()).unwrap();
+        (0..4).for_each(|page| session.write(page << 15, &[7; 512]).unwrap());
+        session.close().unwrap();
+        snapshot(&place, "kept").unwrap();
+        let without_map = Options { map_bytes: 0, ..Options::default() };
+        let check = |data| survey_with(&place, without_map, data, |_, _| {}).unwrap();
+        assert_eq!(check(true).damage, []);
+        let map = place.store().list("disk/map/").unwrap().remove(0).name;
+        let sound = place.store().get(&map, None).unwrap();
+        // Pages of one extent each follow a head of 36 bytes.
+        for harmed in [vec![1], vec![0, 3]] {
+            let mut body = sound.clone();
+            harmed.iter().for_each(|page| body[36 + page * 24] ^= 1);
+            place.store().put(&map, &Arc::new(body), false).unwrap();
+            let wanted: Vec<_> = harmed.iter().map(|page| format!("the checksum of page {page} is wrong")).collect();
+            let found = check(false).damage;
+            assert!(found.iter().all(|it| it.name == map && it.snapshot.is_none()), "{found:?}");
+            assert_eq!(found.into_iter().map(|it| it.what).collect::<Vec<_>>(), wanted);
+        }
     }
 }

@@ -71,9 +71,21 @@ pub enum Told {
     Flushed(u64),
     /// The bytes of a read.
     Read(Vec<u8>),
+    /// A part of what is no zeroes.
+    Content(Content),
     /// Bytes that were moved out of an object, so that it can be deleted; `None`: no object is
     /// worth it.
     Collected(Option<u64>),
+}
+
+/// The ranges with content in a part of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// First sector and sectors, in the order in which objects have them. Many ranges that follow
+    /// each other come by one request.
+    pub ranges: Vec<(u64, u64)>,
+    /// The first sector behind the part; `None`: there is no content behind it.
+    pub next: Option<u64>,
 }
 
 /// The store's answer to a request.

@@ -32,13 +32,14 @@ mod wish;
 pub use batch::{EXTENT_SECTORS_MAX, Head, Record};
 #[cfg(feature = "canary")]
 pub use canary::{Canary, plant};
-pub use effect::{Answer, Effect, Fault, OpenFault, Ticket, Token, Told, Trouble};
+pub use effect::{Answer, Content, Effect, Fault, OpenFault, Ticket, Token, Told, Trouble};
 pub use form::{Form, Keys};
 pub use manifest::{Manifest, ManifestFault, Snapshot, TailEntry};
 pub use mode::{Mode, Writer};
 pub use name::{Key, Name, Stamp};
 pub use opening::Opening;
 pub use options::{Options, Unsent, Usage, WriteFault};
+pub use pages::PageRequest;
 pub use table::{Entry, Kind, Retired};
 pub use volume::Volume;
 pub use wire::{SECTOR_BYTES, SIZE_MAX};

@@ -6,6 +6,7 @@
 //! come on top of that, until a checkpoint has stored them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::batch::Record;
 use crate::page::{EXTENT_BYTES, Extent, Freed, PAGE_SECTORS, Page, PagePlace, Weight};
@@ -140,17 +141,31 @@ impl Map {
         self.pages.values().filter(|page| !page.is_stored()).map(Page::bytes).sum()
     }
 
-    /// Returns all extents of a map that is in RAM as a whole, each with its first sector in the
-    /// volume.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (u64, Extent)> {
-        self.pages.iter().flat_map(|(number, page)| {
+    /// Returns the extents of some pages that are in RAM, each with its first sector in the volume.
+    pub(crate) fn extents_of(&self, pages: &Range<u64>) -> impl Iterator<Item = (u64, Extent)> {
+        self.pages.range(pages.clone()).flat_map(|(number, page)| {
             page.extents(0, PAGE_SECTORS).into_iter().map(move |it| (number * PAGE_SECTORS + it.from(), it))
         })
     }
 
-    /// Says whether all pages are in RAM.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.pages.values().all(Page::is_loaded)
+    /// Returns the pages from this number on that may be in RAM together: at least one, if there is
+    /// one.
+    pub(crate) fn part_from(&self, first: u64) -> Range<u64> {
+        let (mut bytes, mut end) = (0, first);
+        for (number, page) in self.pages.range(first..) {
+            bytes += page.bytes();
+            if end > first && bytes > (self.loaded_max * EXTENT_BYTES) as u64 {
+                break;
+            }
+            end = number + 1;
+        }
+        first..end
+    }
+
+    /// Tells where the pages are stored that are not in RAM: their numbers and places.
+    pub(crate) fn places_in_store(&self) -> impl Iterator<Item = (u64, PagePlace)> {
+        let in_store = self.pages.iter().filter(|(_, page)| !page.is_loaded());
+        in_store.filter_map(|(number, page)| Some((*number, page.place()?)))
     }
 
     /// The first page from this number on that a checkpoint has to store, and whether its base is

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests for pages of the map: many pages by one, where they lie beside each other.
 
-use crate::page::PagePlace;
+use crate::name::Key;
+use crate::page::{Page, PagePlace};
+use crate::table::Table;
 use crate::wire::crc;
 
 /// Pages with gaps up to this size are fetched by one request.
@@ -32,6 +34,50 @@ pub(crate) fn requests(mut pages: Vec<(u64, PagePlace)>) -> Vec<Vec<(u64, PagePl
         parts.push(vec![page]);
     }
     parts
+}
+
+/// A request for pages of the map, made by somebody who checks a volume.
+#[derive(Clone, Debug)]
+pub struct PageRequest {
+    key: Key,
+    /// Sorted by their places.
+    pages: Vec<(u64, PagePlace)>,
+}
+
+impl PageRequest {
+    /// Makes the requests that bring the pages in these places, but for those that are not wanted.
+    pub(crate) fn all(
+        table: &Table,
+        places: impl Iterator<Item = (u64, PagePlace)>,
+        mut is_wanted: impl FnMut(&Key, u64) -> bool,
+    ) -> Vec<Self> {
+        let key = |place: &PagePlace| table.get(place.object).key();
+        let wanted = places.filter(|(_, place)| is_wanted(&key(place), place.at)).collect();
+        requests(wanted).into_iter().map(|pages| Self { key: key(&pages[0].1), pages }).collect()
+    }
+
+    /// The object.
+    #[must_use]
+    pub const fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// First byte and length.
+    #[must_use]
+    pub fn range(&self) -> (u64, u64) {
+        let (from, to) = span(&self.pages);
+        (from, to - from)
+    }
+
+    /// Says what is wrong with each page that is not what it should be.
+    pub(crate) fn judge(&self, table: &Table, bytes: &[u8]) -> Vec<String> {
+        let judge = |page: &(u64, PagePlace)| {
+            let mut read = Page::stored(page.1);
+            let is_known = |object: u32, _: u64| table.try_get(object).is_some();
+            page_of(&self.pages, *page, bytes).and_then(|bytes| read.load(page.1, bytes, is_known)).err()
+        };
+        self.pages.iter().filter_map(judge).collect()
+    }
 }
 
 /// Takes one of the pages out of what was fetched for all of them.

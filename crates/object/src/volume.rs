@@ -15,6 +15,7 @@ mod remove;
 mod roll_back;
 mod seal;
 mod state;
+mod walk;
 mod write;
 
 use std::sync::Arc;
@@ -24,10 +25,11 @@ use crate::form::Keys;
 use crate::loading::Loaded;
 use crate::manifest::Manifest;
 use crate::mode::Writer;
-use crate::name::Name;
+use crate::name::Key;
 use crate::options::{Options, Unsent, Usage, WriteFault};
-use crate::page::Extent;
-use crate::table::{Entry, Retired};
+use crate::pages::PageRequest;
+use crate::table::{Entry, Kind, Retired};
+use crate::wire::SECTOR_BYTES;
 use state::{For, State, What};
 
 /// An open volume.
@@ -75,6 +77,15 @@ impl Volume {
     /// other, in the order of the ranges.
     pub fn read_ranges(&mut self, ticket: Ticket, ranges: Vec<(u64, u64)>, fx: &mut Vec<Effect>) {
         read::read(&mut self.state, ticket, ranges, fx);
+    }
+
+    /// Tells what has content from this sector on, as [`Told::Content`]: as large a part of the
+    /// volume as the map in RAM allows. A part begins at 0, or where the part before has ended.
+    ///
+    /// # Panics
+    /// If the part before was not told yet.
+    pub fn walk(&mut self, ticket: Ticket, from: u64, fx: &mut Vec<Effect>) {
+        walk::walk(&mut self.state, ticket, from, fx);
     }
 
     /// Flushes: tells when all writes so far are in a manifest.
@@ -126,16 +137,21 @@ impl Volume {
         roll_back::roll_back(&mut self.state, older.state, ticket, fx);
     }
 
-    /// Makes the objects with which a clone begins, in their order, and then its first manifest.
-    /// `source` is the prefix of this volume, whose whole map must be in RAM.
-    #[must_use]
-    pub fn clone_from(
-        mut self,
+    /// Lets a volume that was opened to be read become a clone of itself, at another place. Tells
+    /// when the clone's first manifest is there. `source` is the prefix of this volume. The store
+    /// is from now on that of the clone.
+    ///
+    /// # Panics
+    /// If the volume was opened to be written, or waits for the store.
+    pub fn become_clone(
+        &mut self,
         source: &Arc<str>,
         volume: [u8; 16],
         writer: Writer,
-    ) -> (Vec<(Name, Vec<u8>)>, Vec<u8>) {
-        clone::clone_from(&mut self.state, source, volume, writer)
+        ticket: Ticket,
+        fx: &mut Vec<Effect>,
+    ) {
+        clone::become_clone(&mut self.state, source, volume, writer, ticket, fx);
     }
 
     /// Takes an answer.
@@ -162,6 +178,7 @@ impl Volume {
                 read::go_on(state, &missed, fx);
                 collect::go_on(state, &missed, fx);
                 checkpoint::go_on(state, &missed, fx);
+                walk::go_on(state, &missed, fx);
                 publish::go_on(state, fx);
                 load::evict(state);
             }
@@ -216,6 +233,7 @@ impl Volume {
         let mut usage = Usage { extents: self.state.map.extents() as u64, ..Usage::default() };
         for (_, entry) in self.state.table.entries() {
             usage.objects += 1;
+            usage.content_bytes += if entry.kind == Kind::Data { entry.live * SECTOR_BYTES } else { 0 };
             usage.live_bytes += entry.live_bytes();
             usage.dead_bytes += entry.bytes.saturating_sub(entry.live_bytes() + u64::from(entry.head));
         }
@@ -234,6 +252,19 @@ impl Volume {
         self.state.table.retired()
     }
 
+    /// The requests that bring pages of the map that are in the store alone. `is_wanted` sees the
+    /// object of each page, and its place there.
+    #[must_use]
+    pub fn page_requests(&self, is_wanted: impl FnMut(&Key, u64) -> bool) -> Vec<PageRequest> {
+        PageRequest::all(&self.state.table, self.state.map.places_in_store(), is_wanted)
+    }
+
+    /// Says what is wrong with each page that a request has brought.
+    #[must_use]
+    pub fn judge_pages(&self, request: &PageRequest, bytes: &[u8]) -> Vec<String> {
+        request.judge(&self.state.table, bytes)
+    }
+
     /// Cuts a range into parts with and without content: sectors, and whether there may be content.
     /// A range whose page of the map is not in RAM may have some.
     pub fn parts(&mut self, start: u64, sectors: u64) -> Vec<(u64, bool)> {
@@ -242,26 +273,5 @@ impl Volume {
         }
         let pieces = self.state.map.pieces(start, sectors).into_iter();
         pieces.map(|it| (it.sectors, it.extent.is_some())).collect()
-    }
-
-    /// The ranges with content, in the order in which objects have them: first sector and sectors.
-    /// Many ranges that follow each other come by one request.
-    ///
-    /// # Panics
-    /// If not all of the map is in RAM.
-    #[must_use]
-    pub fn content(&self) -> Vec<(u64, u64)> {
-        assert!(self.state.map.is_whole(), "bug: the content of a volume is asked with a part of its map");
-        let place = |(start, it): (u64, Extent)| (it.object, it.at, start, it.sectors());
-        let mut places: Vec<_> = self.state.map.all().map(place).collect();
-        places.sort_unstable();
-        let mut ranges: Vec<(u64, u64)> = Vec::with_capacity(places.len());
-        for (_, _, start, sectors) in places {
-            match ranges.last_mut() {
-                Some(last) if last.0 + last.1 == start => last.1 += sectors,
-                _ => ranges.push((start, sectors)),
-            }
-        }
-        ranges
     }
 }

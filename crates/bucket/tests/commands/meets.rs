@@ -56,6 +56,35 @@ fn a_clone_of_a_snapshot_that_is_forgotten_meanwhile_is_whole_or_refused() {
 }
 
 #[test]
+fn of_two_clones_to_one_place_at_a_time_one_is_whole_and_the_other_is_refused() {
+    fn copy(place: &Place) -> Place {
+        Place::in_store(Arc::clone(place.store()), "copy")
+    }
+    fn clones(place: &Place) {
+        snapshot(place, "tuesday").expect("this store is well");
+        match clone(place, "tuesday", &copy(place)) {
+            Ok(()) | Err(Error::Exists { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+    meet(
+        clones,
+        |place| clone(place, "monday", &copy(place)),
+        |place, done| {
+            let found = content(&copy(place), Mode::Read).unwrap();
+            match done {
+                Ok(()) => assert_eq!(found, MONDAY),
+                Err(Error::Exists { .. }) => assert_eq!(found, NEWEST),
+                Err(other) => panic!("{other}"),
+            }
+            is_sound(&copy(place));
+            collect(&copy(place)).unwrap();
+            is_sound(&copy(place));
+        },
+    );
+}
+
+#[test]
 fn a_clone_that_was_killed_long_ago_does_not_hold_an_older_snapshot_of_the_name() {
     let copy = |store: &Arc<dyn Store>| Place::in_store(Arc::clone(store), "copy");
     for changes in 0.. {

@@ -58,14 +58,13 @@ pub(super) fn export(place: &Place, snapshot: Option<&str>, path: &Path) -> anyh
     let writing = || format!("cannot write {}", path.display());
     let file = OpenOptions::new().write(true).create_new(true).open(path).with_context(writing)?;
     file.set_len(session.size_bytes()).with_context(writing)?;
-    let ranges = session.volume().content();
-    let all = ranges.iter().map(|(_, sectors)| sectors * SECTOR_BYTES).sum();
+    let about = session.volume().usage().content_bytes;
     let bar = progress::of_bytes("exporting");
     let mut done = 0;
-    let exported = session.read_all(&ranges, |start, bytes| -> anyhow::Result<()> {
+    let exported = session.read_content(|start, bytes| -> anyhow::Result<()> {
         file.write_all_at(bytes, start * SECTOR_BYTES).with_context(writing)?;
         done += bytes.len() as u64;
-        progress::show(&bar, done, all);
+        progress::show(&bar, done, about.max(done));
         Ok(())
     });
     bar.finish_and_clear();
@@ -75,7 +74,7 @@ pub(super) fn export(place: &Place, snapshot: Option<&str>, path: &Path) -> anyh
     }
     exported?;
     file.sync_all().with_context(writing)?;
-    let (size, all) = (human::bytes(session.size_bytes()), human::bytes(all));
+    let (size, all) = (human::bytes(session.size_bytes()), human::bytes(done));
     let of = snapshot.map_or_else(|| place.to_string(), |name| format!("{place}@{name}"));
     human::tell(&format!("exported    {of} as {}: {size}, of which {all} are not zeroes\n", path.display()))
 }

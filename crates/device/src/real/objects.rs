@@ -37,9 +37,6 @@ const PLACES: usize = 64;
 const RECENT_BYTES: usize = 8 << 20;
 /// Uploads at a time. Three of 8 MiB fill 100 MB/s, also 100 ms away. Each is RAM.
 const UPLOADS: usize = 3;
-/// Bytes of the map that are kept in RAM: a million extents. A larger map is not read at the start.
-/// About as much on top, at most, is what the store does not have yet.
-const MAP_BYTES: usize = 24 << 20;
 /// The unit of volumes, where their size allows it: smaller extents would fill the map.
 const BLOCK_BYTES: u64 = 4096;
 
@@ -100,13 +97,7 @@ fn wake(shared: &Arc<Shared>) -> Wake {
 /// How volumes work here. The engine flushes where a state of the bucket alone may end, and knows
 /// that between two flushes all or nothing is there.
 fn options() -> Options {
-    Options {
-        whole_flushes: true,
-        recent_bytes: RECENT_BYTES,
-        map_bytes: MAP_BYTES,
-        uploads: UPLOADS,
-        ..Options::default()
-    }
+    Options { whole_flushes: true, recent_bytes: RECENT_BYTES, uploads: UPLOADS, ..Options::default() }
 }
 
 /// An open volume.

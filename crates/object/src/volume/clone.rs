@@ -1,42 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cloning: a state becomes the first one of another volume, which uses the objects of this one.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::checkpoint;
-use super::load::Missed;
-use super::state::{State, What};
-use crate::manifest::{CheckpointRef, Manifest};
+use super::flush;
+use super::state::State;
+use crate::effect::{Effect, Ticket};
+use crate::manifest::Manifest;
 use crate::mode::Writer;
-use crate::name::Name;
 
-/// Makes the objects with which a clone begins, in their order, and then its first manifest.
-/// `source` is the prefix of this volume.
-pub(super) fn clone_from(
+/// Becomes a clone of this volume. Tells when its first manifest is there. `source` is the prefix
+/// of this volume.
+pub(super) fn become_clone(
     state: &mut State,
     source: &Arc<str>,
     volume: [u8; 16],
     writer: Writer,
-) -> (Vec<(Name, Vec<u8>)>, Vec<u8>) {
-    let sectors = state.manifest.sectors;
+    ticket: Ticket,
+    fx: &mut Vec<Effect>,
+) {
+    assert!(state.writer.is_none() && state.asked.is_empty(), "bug: a clone of a volume at work");
+    let Manifest { form, single_writer, sectors, .. } = state.manifest;
+    let first = Manifest::first(volume, writer.id, sectors, writer.now, &writer.host);
+    // Another clone may begin here at the same time. Its objects have other numbers.
+    let mut chance = [0; 8];
+    chance[2..].copy_from_slice(&writer.id[..6]);
+    let sequence = u64::from_be_bytes(chance);
+    state.manifest = Manifest { number: 0, form, single_writer, sequence, ..first };
+    (state.next, state.sequence, state.writer) = (1, sequence, Some(writer));
     state.table.belong_to(source);
-    let Manifest { form, single_writer, .. } = state.manifest;
-    state.manifest =
-        Manifest { form, single_writer, ..Manifest::first(volume, writer.id, sectors, writer.now, &writer.host) };
-    (state.next, state.sequence, state.wants_checkpoint) = (1, 0, true);
-    state.asked = BTreeMap::new();
-    // The whole checkpoint is handed over at once.
-    state.options.uploads = usize::MAX;
-    checkpoint::go_on(state, &Missed::new(), &mut Vec::new());
-    let mut objects = Vec::new();
-    for upload in state.queue.drain(..) {
-        state.manifest.sequence = upload.stamp.sequence;
-        if let What::Map(checkpoint) = upload.what {
-            state.manifest.checkpoint = Some(CheckpointRef { since: 1, ..checkpoint });
-        }
-        objects.push((Name::Map(upload.stamp), Arc::unwrap_or_clone(upload.body)));
-    }
-    assert!(state.manifest.checkpoint.is_some(), "bug: the whole map is here, so its checkpoint has no wait");
-    (objects, state.manifest.encode())
+    state.is_closing = true;
+    flush::want_checkpoint(state);
+    flush::publish(state, ticket, fx);
 }

@@ -66,7 +66,8 @@ pub(super) fn evict(state: &mut State) {
     let reads = state.parked.iter().flat_map(|it| &it.pages);
     let moved = state.collecting.iter().flat_map(|it| &it.pages);
     let stored = state.checkpointing.iter().flat_map(|it| &it.pages);
-    let awaited: BTreeSet<u64> = reads.chain(moved).chain(stored).copied().collect();
+    let walked = state.walking.iter().flat_map(|it| &it.pages);
+    let awaited: BTreeSet<u64> = reads.chain(moved).chain(stored).chain(walked).copied().collect();
     let queued = state.queue.iter().filter(|it| !it.is_there()).map(|it| it.object);
     let unsent: Vec<u32> = queued.chain(state.checkpointing.iter().filter_map(|it| it.object)).collect();
     let is_unsent = |object: u32| unsent.contains(&object) && !planted(Canary::PageUnsent);

@@ -2,6 +2,7 @@
 //! What an open volume knows. The files beside this one change it, each by a verb.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::{Batch, Head};
@@ -121,6 +122,17 @@ pub(super) struct Parked {
     pub(super) pages: Vec<u64>,
 }
 
+/// Somebody wants to know what has content, part by part, and waits for pages of the map.
+#[derive(Debug)]
+pub(super) struct Walking {
+    pub(super) ticket: Ticket,
+    /// The part: these pages.
+    pub(super) part: Range<u64>,
+    /// Pages that it waits for.
+    pub(super) pages: Vec<u64>,
+    pub(super) retries: u32,
+}
+
 /// An object whose live extents are being moved.
 #[derive(Debug)]
 pub(super) struct Collecting {
@@ -193,6 +205,7 @@ pub(super) struct State {
     pub(super) readings: BTreeMap<u64, Reading>,
     /// Reads that wait for pages.
     pub(super) parked: Vec<Parked>,
+    pub(super) walking: Option<Walking>,
     /// Pages that are on their way.
     pub(super) fetching: BTreeSet<u64>,
     pub(super) recent: Recent,
@@ -234,6 +247,7 @@ impl State {
             is_closing: false,
             readings: BTreeMap::new(),
             parked: Vec::new(),
+            walking: None,
             fetching: BTreeSet::new(),
             recent: Recent::new(options.recent_bytes),
             collecting: None,

@@ -6,3 +6,4 @@ mod fence;
 mod pages;
 mod snapshots;
 mod store;
+mod walk;

@@ -25,6 +25,8 @@ pub(crate) const SMALL: Options = Options {
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     pub(crate) objects: BTreeMap<Name, Vec<u8>>,
+    /// Objects of the volume that this one is a clone of.
+    pub(crate) source: BTreeMap<Name, Vec<u8>>,
     /// How volumes are opened.
     pub(crate) options: Options,
 }
@@ -44,7 +46,7 @@ impl Store {
     }
 
     pub(crate) const fn empty() -> Self {
-        Self { objects: BTreeMap::new(), options: SMALL }
+        Self { objects: BTreeMap::new(), source: BTreeMap::new(), options: SMALL }
     }
 
     pub(crate) fn answer(&mut self, effect: &Effect) -> Option<(u64, Result<Answer, Fault>)> {
@@ -57,7 +59,8 @@ impl Store {
                 (*token, if taken { Err(Fault::Taken) } else { Ok(Answer::Done) })
             }
             Effect::Get { token, key, range, .. } => {
-                let found = self.objects.get(&key.name).map(|all| match range {
+                let objects = if key.source.is_some() { &self.source } else { &self.objects };
+                let found = objects.get(&key.name).map(|all| match range {
                     None => all.clone(),
                     Some((at, len)) => all[*at as usize..(at + len) as usize].to_vec(),
                 });
@@ -131,20 +134,34 @@ impl Store {
         }
     }
 
+    /// What the volume tells of one request of its own.
+    fn ask(&mut self, volume: &mut Volume, ask: impl FnOnce(&mut Volume, &mut Vec<Effect>)) -> Told {
+        let mut fx = Vec::new();
+        ask(volume, &mut fx);
+        match self.carry(volume, &mut fx).remove(&9) {
+            Some(Ok(told)) => told,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Everything that is no zeroes, read in the order of objects, many ranges at a time.
     pub(crate) fn read_content(&mut self, volume: &mut Volume) -> Vec<u8> {
         let mut array = vec![0; (SECTORS * 512) as usize];
-        for ranges in volume.content().chunks(5) {
-            let mut fx = Vec::new();
-            volume.read_ranges(9, ranges.to_vec(), &mut fx);
-            let Some(Ok(Told::Read(bytes))) = self.carry(volume, &mut fx).remove(&9) else { panic!("{ranges:?}") };
-            let mut rest = &bytes[..];
-            for (start, sectors) in ranges {
-                let (range, after) = rest.split_at((sectors * 512) as usize);
-                array[(start * 512) as usize..][..range.len()].copy_from_slice(range);
-                rest = after;
+        let mut from = Some(0);
+        while let Some(start) = from {
+            let Told::Content(part) = self.ask(volume, |volume, fx| volume.walk(9, start, fx)) else { panic!() };
+            from = part.next;
+            for ranges in part.ranges.chunks(5) {
+                let read = self.ask(volume, |volume, fx| volume.read_ranges(9, ranges.to_vec(), fx));
+                let Told::Read(bytes) = read else { panic!("{ranges:?}: {read:?}") };
+                let mut rest = &bytes[..];
+                for (start, sectors) in ranges {
+                    let (range, after) = rest.split_at((sectors * 512) as usize);
+                    array[(start * 512) as usize..][..range.len()].copy_from_slice(range);
+                    rest = after;
+                }
+                assert!(rest.is_empty(), "more was read than wanted");
             }
-            assert!(rest.is_empty(), "more was read than wanted");
         }
         array
     }
