@@ -81,6 +81,16 @@ pub enum Error {
         /// The names of those that are there.
         there: String,
     },
+    /// A clone needs the snapshot.
+    #[error("{url}: the clone {clone} needs `{name}`, and nothing was changed; delete the clone before")]
+    Needed {
+        /// The volume.
+        url: String,
+        /// The snapshot.
+        name: String,
+        /// The clone.
+        clone: String,
+    },
     /// A snapshot has this name already.
     #[error("{url}: there is a snapshot `{name}` already, and nothing was changed; choose another name")]
     SnapshotExists {

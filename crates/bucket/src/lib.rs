@@ -13,6 +13,7 @@ mod fit;
 mod folder;
 #[cfg(feature = "s3")]
 mod hedge;
+mod hold;
 mod keys;
 mod meter;
 mod metered;
@@ -26,6 +27,7 @@ mod this;
 pub use carrier::{Back, Carrier, Kind, Wake};
 pub use error::Error;
 pub use fit::to_write;
+pub use hold::without_clone;
 pub use keys::keys;
 pub use meter::{BOUNDS_MS, Meter, Recent, Tally, Verb};
 pub use offline::{clone, create, forget, read_snapshot, snapshot};

@@ -5,6 +5,7 @@ use flashfront_object::{Fault, Form, Manifest, Mode, Name, Options, Wanted, Wish
 
 use crate::error::Error;
 use crate::fit::{again, error, for_one_writer, put, store_is_fit, to_write};
+use crate::hold::{Hold, clone_with};
 use crate::place::Place;
 use crate::session::{Session, snapshot_of};
 use crate::this::{random_id, this_writer};
@@ -107,6 +108,9 @@ pub fn read_snapshot(place: &Place, name: &str) -> Result<Mode, Error> {
 pub fn forget(place: &Place, name: &str) -> Result<(), Error> {
     let session = Session::open(place, Mode::Read, Options::default())?;
     session.snapshot(name)?;
+    if let Some(clone) = clone_with(place, name)? {
+        return Err(Error::Needed { url: place.to_string(), name: name.to_owned(), clone });
+    }
     let manifest = session.into_volume().manifest().clone();
     wish(&to_write(place, manifest.single_writer)?, &manifest, Wanted::Forget { name: name.to_owned() })
 }
@@ -120,7 +124,7 @@ fn wish(place: &Place, manifest: &Manifest, wanted: Wanted) -> Result<(), Error>
     Ok(())
 }
 
-/// Holds a snapshot by another name. Returns the number of its manifest.
+/// Holds a snapshot by another name, which nobody else uses. Returns the number of its manifest.
 ///
 /// The writer may have deleted a part of the state before it could see the wish, if the snapshot is
 /// forgotten meanwhile. So the snapshot must be there when the other name is.
@@ -128,21 +132,24 @@ fn hold(place: &Place, name: &str, pin: &str) -> Result<u64, Error> {
     for _ in 0..SNAPSHOT_TRIES {
         let newest = newest(place)?;
         let held = newest.snapshots.iter().find(|it| it.name == pin).map(|it| it.manifest);
-        let forgets = || wish(place, &newest, Wanted::Forget { name: pin.to_owned() });
         match snapshot_of(place, &newest, name).map(|it| it.manifest) {
             Ok(manifest) if held == Some(manifest) => return Ok(manifest),
-            // An older snapshot had this name when somebody began to clone it.
-            Ok(_) if held.is_some() => forgets()?,
+            // The name was given to another state meanwhile.
+            Ok(_) if held.is_some() => let_go(place, &newest, pin)?,
             Ok(manifest) => wish(place, &newest, Wanted::Snapshot { name: pin.to_owned(), manifest })?,
             Err(gone) => {
                 if held.is_some() {
-                    forgets()?;
+                    let_go(place, &newest, pin)?;
                 }
                 return Err(gone);
             }
         }
     }
     Err(Error::TooFast { url: place.to_string(), tries: SNAPSHOT_TRIES })
+}
+
+fn let_go(place: &Place, newest: &Manifest, pin: &str) -> Result<(), Error> {
+    wish(place, newest, Wanted::Forget { name: pin.to_owned() })
 }
 
 /// Makes a volume that begins as a snapshot of another one, and shares its objects.
@@ -160,13 +167,18 @@ pub fn clone(from: &Place, name: &str, to: &Place) -> Result<(), Error> {
     let single_writer = of.single_writer;
     let (writes, to) = (to_write(from, single_writer)?, &to_write(to, single_writer)?);
     // The clone's own hold on the state: the snapshot itself may be forgotten.
-    let pin = format!("{name} for the clone {to}");
+    let (id, writer) = (random_id(), this_writer());
+    let pin = Hold::new(name, to, id).name();
     let manifest = hold(&writes, name, &pin)?;
-    let state = Session::open(from, Mode::ReadAt(manifest), Options::default())?;
-    state.become_clone(to).map_err(|error| match error {
-        Error::Fenced { .. } => Error::Exists { url: to.to_string() },
+    let made = Session::open(from, Mode::ReadAt(manifest), Options::default())
+        .and_then(|state| state.become_clone(to, id, writer));
+    let error = match made {
         // The clone has no objects yet but pages of the map, which are just made.
-        Error::Damaged { what, .. } => Error::Damaged { url: from.to_string(), what },
-        error => error,
-    })
+        Err(Error::Damaged { what, .. }) => Error::Damaged { url: from.to_string(), what },
+        Err(Error::Fenced { .. }) => Error::Exists { url: to.to_string() },
+        // Nobody knows whether the clone's manifest will be there some day.
+        other => return other,
+    };
+    let_go(&writes, &newest(&writes)?, &pin)?;
+    Err(error)
 }

@@ -126,6 +126,13 @@ impl Place {
         self.bucket == other.bucket
     }
 
+    /// The place that this URL names, if it is in the same bucket.
+    pub(crate) fn beside(&self, url: &str) -> Option<Self> {
+        let bucket = self.url.strip_suffix(&self.prefix)?;
+        let prefix = url.strip_prefix(bucket)?;
+        Some(Self { url: url.to_owned(), prefix: prefix.to_owned(), ..self.clone() })
+    }
+
     /// The whole name of an object of the volume.
     #[must_use]
     pub fn name(&self, name: Name) -> String {

@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 
 use flashfront_object::{
     Answer, Content, Effect, Fault, Manifest, Mode, Opening, Options, SECTOR_BYTES, Snapshot, Ticket, Told, Trouble,
-    Volume, WriteFault,
+    Volume, WriteFault, Writer,
 };
 
 use crate::carrier::{Carrier, Wake};
 use crate::error::Error;
 use crate::keys::unlock;
 use crate::place::Place;
-use crate::this::{random_id, this_writer};
 
 /// A command waits so long for a store that does not answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -275,12 +274,12 @@ impl Session {
     ///
     /// # Errors
     /// [`Error`].
-    pub(crate) fn become_clone(self, to: &Place) -> Result<(), Error> {
+    pub(crate) fn become_clone(self, to: &Place, volume: [u8; 16], writer: Writer) -> Result<(), Error> {
         let source = self.place.prefix().into();
         let carrier = carrier(to, None)?;
         let mut clone = Self { place: to.clone(), carrier, ..self };
         let ticket = clone.ticket();
-        clone.volume.become_clone(&source, random_id(), this_writer(), ticket, &mut clone.fx);
+        clone.volume.become_clone(&source, volume, writer, ticket, &mut clone.fx);
         clone.wait_for(ticket).map(drop)
     }
 

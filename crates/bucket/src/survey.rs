@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use flashfront_object::{Entry, Fault, Head, Key, Kind, Mode, Name, Options, Record, Volume};
 
 use crate::error::Error;
+use crate::hold::without_clone;
 use crate::offline::newest;
 use crate::place::Place;
 use crate::session::Session;
@@ -34,6 +35,8 @@ pub struct Survey {
     pub dead_bytes: u64,
     /// Names of the snapshots.
     pub snapshots: Vec<String>,
+    /// Those of them that clones hold which are not there.
+    pub unclaimed: Vec<String>,
     /// Objects whose every byte was read.
     pub read: u64,
     /// What is damaged.
@@ -66,6 +69,7 @@ fn survey_with(place: &Place, options: Options, data: bool, progress: impl FnMut
         }
     }
     let mut look = Look { place, data, sizes, objects: BTreeSet::new(), pages: BTreeSet::new(), progress };
+    survey.unclaimed = without_clone(place, &manifest)?;
     survey.snapshots = manifest.snapshots.iter().map(|it| it.name.clone()).collect();
     if let Some(newest) = opened_state(&mut survey, place, None, manifest.number, opened)? {
         let live = newest.usage().live_bytes;

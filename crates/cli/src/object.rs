@@ -244,8 +244,20 @@ fn collect(place: &Place, force: bool) -> anyhow::Result<()> {
     session.settle(Options::default().complete)?;
     let leftovers = flashfront_bucket::sweep_leftovers(&session)?;
     let after = session.volume().usage();
+    let unclaimed = unclaimed(place, &flashfront_bucket::without_clone(place, session.volume().manifest())?);
     session.close()?;
     let freed = human::bytes(before.dead_bytes.saturating_sub(after.dead_bytes));
     let (moved, leftovers) = (human::bytes(moved), human::counted(leftovers, "leftover object"));
-    human::tell(&format!("collected   {place}: {moved} moved, {freed} freed, {leftovers} deleted\n"))
+    human::tell(&format!("collected   {place}: {moved} moved, {freed} freed, {leftovers} deleted\n{unclaimed}"))
+}
+
+/// Lines about the holds of clones that are not there.
+fn unclaimed(place: &Place, holds: &[String]) -> String {
+    let line = |name: &String| {
+        format!(
+            "unclaimed   `{name}`: there is no such clone; if none is being made, and no clone of it is left, free its \
+             space with `flashfront object snapshot {place} '{name}' --forget`\n"
+        )
+    };
+    holds.iter().map(line).collect()
 }

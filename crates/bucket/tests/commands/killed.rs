@@ -2,9 +2,10 @@
 //! Each command, killed after each of its changes. The bucket holds the state of before or the one
 //! of after, the snapshots hold what they held, and the command can be given again.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
-use flashfront_bucket::{Error, Memory, Place, Store, clone, create, forget, snapshot};
+use flashfront_bucket::{Error, Memory, Place, Store, clone, create, forget, snapshot, survey};
 use flashfront_object::{Form, Mode};
 
 use super::mortal::Mortal;
@@ -148,6 +149,7 @@ fn a_killed_rollback_leaves_the_newest_state_or_the_old_one() {
 fn a_killed_clone_is_no_volume_or_a_whole_one_and_the_source_keeps_what_it_needs() {
     let copy = |place: &Place| Place::in_store(Arc::clone(place.store()), "copy");
     let command = |place: &Place| clone(place, "monday", &copy(place));
+    let has_held = Cell::new(false);
     kill(volume, command, |place, done| {
         holds(place, &[NEWEST]);
         match command(place) {
@@ -155,6 +157,11 @@ fn a_killed_clone_is_no_volume_or_a_whole_one_and_the_source_keeps_what_it_needs
             Err(Error::Exists { .. }) => {}
             Err(other) => panic!("{other}"),
         }
+        // What the killed one held is told, and can be freed.
+        let found = survey(place, false, |_, _| {}).unwrap();
+        assert!(found.unclaimed.len() <= 1 && (!done || found.unclaimed.is_empty()), "{:?}", found.unclaimed);
+        has_held.set(has_held.get() || !found.unclaimed.is_empty());
+        found.unclaimed.iter().for_each(|name| forget(place, name).unwrap());
         // The clone needs the snapshot no more.
         forget(place, "monday").unwrap();
         write(place, &[(2, 10), (3, 11)]).unwrap();
@@ -163,6 +170,7 @@ fn a_killed_clone_is_no_volume_or_a_whole_one_and_the_source_keeps_what_it_needs
         is_sound(&copy(place));
         is_sound(place);
     });
+    assert!(has_held.get(), "some of them are killed with a hold");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use flashfront_bucket::{Error, Memory, Place, Store, clone, forget, snapshot};
+use flashfront_bucket::{Error, Memory, Place, Store, clone, forget, snapshot, survey};
 use flashfront_object::Mode;
 
 use super::mortal::{Meets, Mortal};
@@ -51,6 +51,39 @@ fn a_clone_of_a_snapshot_that_is_forgotten_meanwhile_is_whole_or_refused() {
             }
             assert_eq!(content(place, Mode::Read).unwrap(), NEWEST);
             is_sound(place);
+        },
+    );
+}
+
+#[test]
+fn of_two_clones_of_a_snapshot_that_is_forgotten_meanwhile_one_keeps_what_it_needs() {
+    fn copy(place: &Place) -> Place {
+        Place::in_store(Arc::clone(place.store()), "copy")
+    }
+    fn clones_and_forgets(place: &Place) {
+        match clone(place, "monday", &copy(place)) {
+            Ok(()) | Err(Error::Exists { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+        forgets(place);
+    }
+    meet(
+        clones_and_forgets,
+        |place| clone(place, "monday", &copy(place)),
+        |place, done| {
+            match done {
+                Ok(()) | Err(Error::Exists { .. } | Error::NoSnapshot { .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+            write(place, &[(2, 10), (3, 11)]).unwrap();
+            collect(place).unwrap();
+            assert_eq!(content(&copy(place), Mode::Read).unwrap(), MONDAY);
+            is_sound(&copy(place));
+            // The one that was refused holds nothing.
+            let found = survey(place, false, |_, _| {}).unwrap();
+            let holds: Vec<_> = found.snapshots.iter().filter(|it| *it != "monday").collect();
+            assert_eq!((holds.len(), found.unclaimed), (1, Vec::new()), "{holds:?}");
+            assert!(matches!(forget(place, holds[0]), Err(Error::Needed { .. })));
         },
     );
 }

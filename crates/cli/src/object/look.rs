@@ -44,6 +44,8 @@ struct Checked {
     live_bytes: Option<u64>,
     dead_bytes: u64,
     snapshots: Vec<String>,
+    /// Those of them that clones hold which are not there.
+    unclaimed: Vec<String>,
     damage: Vec<Harm>,
 }
 
@@ -114,15 +116,16 @@ pub(super) fn check(place: &Place, data: bool, json: bool) -> anyhow::Result<Exi
     if json {
         let harm = survey.damage.into_iter();
         let damage = harm.map(|it| Harm { object: it.name, what: it.what, snapshot: it.snapshot }).collect();
-        let (objects, snapshots) = (survey.objects, survey.snapshots);
+        let (objects, snapshots, unclaimed) = (survey.objects, survey.snapshots, survey.unclaimed);
         let (live_bytes, dead_bytes) = (survey.live_bytes, survey.dead_bytes);
-        human::print_json(&Checked { ok, objects, live_bytes, dead_bytes, snapshots, damage })?;
+        human::print_json(&Checked { ok, objects, live_bytes, dead_bytes, snapshots, unclaimed, damage })?;
     } else {
         let mut out = String::new();
         for it in &survey.damage {
             let state = it.snapshot.as_ref().map_or_else(|| "the volume".to_owned(), |name| format!("snapshot {name}"));
             writeln!(out, "DAMAGED     {}: {}; {state} needs it", it.name, it.what)?;
         }
+        out += &super::unclaimed(place, &survey.unclaimed);
         let (objects, rest) = (human::counted(survey.objects, "object"), human::bytes(survey.dead_bytes));
         let snapshots = human::counted(survey.snapshots.len() as u64, "snapshot");
         match survey.live_bytes.map(human::bytes) {
