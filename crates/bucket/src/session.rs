@@ -283,25 +283,27 @@ impl Session {
         clone.wait_for(ticket).map(drop)
     }
 
-    /// Moves what is live of objects with less than so many percent of it, until there are none;
-    /// tells how many bytes were moved.
+    /// Moves what is live of objects with less than so many percent of it, until there are none.
+    /// Tells how many bytes were moved, and the damage of the first object that had to stay.
     ///
     /// # Errors
     /// [`Error`].
-    pub fn collect(&mut self, live_percent: u64, mut moved: impl FnMut(u64)) -> Result<u64, Error> {
-        let mut all = 0;
+    pub fn collect(&mut self, live_percent: u64, mut moved: impl FnMut(u64)) -> Result<(u64, Option<Error>), Error> {
+        let (mut all, mut damage) = (0, None);
         loop {
             while !self.volume.has_room() {
                 self.turn(LOOK_EVERY)?;
             }
             let ticket = self.ticket();
             self.volume.collect(ticket, live_percent, &mut self.fx);
-            match self.wait_for(ticket)? {
-                Told::Collected(Some(bytes)) => {
+            match self.wait_for(ticket) {
+                Ok(Told::Collected(Some(bytes))) => {
                     all += bytes;
                     moved(all);
                 }
-                _ => return Ok(all),
+                Ok(_) => return Ok((all, damage)),
+                Err(error @ Error::Damaged { .. }) => _ = damage.get_or_insert(error),
+                Err(other) => return Err(other),
             }
         }
     }

@@ -35,7 +35,7 @@ pub struct Survey {
     pub dead_bytes: u64,
     /// Names of the snapshots.
     pub snapshots: Vec<String>,
-    /// Those of them that clones hold which are not there.
+    /// Names of snapshots that clones hold which are not there.
     pub unclaimed: Vec<String>,
     /// Objects whose every byte was read.
     pub read: u64,
@@ -300,10 +300,14 @@ mod tests {
             let mut body = sound.clone();
             harmed.iter().for_each(|page| body[36 + page * 24] ^= 1);
             place.store().put(&map, &Arc::new(body), false).unwrap();
-            let wanted: Vec<_> = harmed.iter().map(|page| format!("the checksum of page {page} is wrong")).collect();
             let found = check(false).damage;
             assert!(found.iter().all(|it| it.name == map && it.snapshot.is_none()), "{found:?}");
-            assert_eq!(found.into_iter().map(|it| it.what).collect::<Vec<_>>(), wanted);
+            assert_eq!(found.len(), harmed.len(), "{found:?}");
+            for (page, found) in harmed.iter().zip(&found) {
+                let wanted =
+                    format!("page {page} of the map is wrong (16 MiB of the volume from {} MiB on)", page * 16);
+                assert!(found.what.ends_with(&wanted), "{found:?}");
+            }
         }
     }
 }

@@ -239,7 +239,8 @@ fn collect(place: &Place, force: bool) -> anyhow::Result<()> {
     let bar = progress::of_bytes("moving");
     let mut session = open_to_write(place, force, without_complete())?;
     let before = session.volume().usage();
-    let moved = session.collect(LIVE_PERCENT, |moved| progress::show(&bar, moved, before.live_bytes.max(moved)))?;
+    let (moved, damage) =
+        session.collect(LIVE_PERCENT, |moved| progress::show(&bar, moved, before.live_bytes.max(moved)))?;
     bar.finish_and_clear();
     session.settle(Options::default().complete)?;
     let leftovers = flashfront_bucket::sweep_leftovers(&session)?;
@@ -248,7 +249,8 @@ fn collect(place: &Place, force: bool) -> anyhow::Result<()> {
     session.close()?;
     let freed = human::bytes(before.dead_bytes.saturating_sub(after.dead_bytes));
     let (moved, leftovers) = (human::bytes(moved), human::counted(leftovers, "leftover object"));
-    human::tell(&format!("collected   {place}: {moved} moved, {freed} freed, {leftovers} deleted\n{unclaimed}"))
+    human::tell(&format!("collected   {place}: {moved} moved, {freed} freed, {leftovers} deleted\n{unclaimed}"))?;
+    damage.map_or(Ok(()), |damage| Err(damage.into()))
 }
 
 /// Lines about the holds of clones that are not there.

@@ -35,6 +35,8 @@ enum Want {
     Root,
     /// Pages of one object, sorted by their places: number and place.
     Pages(Vec<(u64, PagePlace)>),
+    /// Changes beside pages that could not be had, in the same way.
+    Changes(Vec<(u64, PagePlace)>),
     /// The head of an object of the tail.
     Head(usize),
     Wish,
@@ -48,6 +50,11 @@ pub(crate) struct Loading {
     manifest: Manifest,
     map: Map,
     table: Table,
+    /// The uses of objects as the root has them, if they are counted anew.
+    uses: Option<BTreeMap<u32, u64>>,
+    /// Damaged pages are left to the store. Whoever needs them finds out.
+    is_lenient: bool,
+    is_damaged: bool,
     heads: Vec<Option<Head>>,
     waiting: Vec<Want>,
     asked: BTreeMap<Token, (Want, Effect)>,
@@ -65,7 +72,13 @@ impl Loading {
         self.tokens + 1
     }
 
-    pub(crate) fn new(manifest: Manifest, map_bytes_max: usize, tokens: Token, fx: &mut Vec<Effect>) -> Self {
+    pub(crate) fn new(
+        manifest: Manifest,
+        map_bytes_max: usize,
+        is_lenient: bool,
+        tokens: Token,
+        fx: &mut Vec<Effect>,
+    ) -> Self {
         let heads = vec![None; manifest.tail.len()];
         let mut waiting: Vec<Want> = (0..heads.len()).map(Want::Head).rev().collect();
         waiting.push(Want::Wish);
@@ -73,8 +86,20 @@ impl Loading {
             waiting.push(Want::Root);
         }
         let (map, table, asked) = (Map::new(map_bytes_max), Table::default(), BTreeMap::new());
-        let mut loading =
-            Self { map_bytes_max, manifest, map, table, heads, waiting, asked, wishes_read: false, tokens };
+        let mut loading = Self {
+            map_bytes_max,
+            manifest,
+            map,
+            table,
+            uses: None,
+            is_lenient,
+            is_damaged: false,
+            heads,
+            waiting,
+            asked,
+            wishes_read: false,
+            tokens,
+        };
         loading.go_on(fx);
         loading
     }
@@ -91,6 +116,10 @@ impl Loading {
             Ok(Answer::Bytes(bytes)) => self.take(want, &effect, &bytes),
             Err(Fault::Absent) if matches!(want, Want::Wish) => {
                 self.wishes_read = true;
+                Ok(())
+            }
+            Err(Fault::Absent) if matches!(want, Want::Pages(_)) && self.is_lenient => {
+                self.is_damaged = true;
                 Ok(())
             }
             Err(Fault::Away(_) | Fault::Refused(_)) => {
@@ -127,7 +156,7 @@ impl Loading {
                 let range = (checkpoint.root_at, checkpoint.root_bytes.into());
                 (Name::Map(checkpoint.stamp).into(), Some(range))
             }
-            Want::Pages(pages) => {
+            Want::Pages(pages) | Want::Changes(pages) => {
                 let (from, to) = pages::span(pages);
                 (self.table.get(pages[0].1.object).key(), Some((from, to - from)))
             }
@@ -149,24 +178,33 @@ impl Loading {
                 }
                 let root = Root::decode(bytes, checkpoint.since).ok_or_else(|| wrong("its root is cut short"))?;
                 self.table = root.table;
-                if let Some((number, _)) = root.pages.iter().find(|(_, place)| !self.table.use_of(place.object, 0)) {
+                let mut places = root.pages.iter().chain(&root.changes);
+                if let Some((number, _)) = places.find(|(_, place)| !self.table.use_of(place.object, 0)) {
                     return Err(wrong(&format!("its root places page {number} in an unknown object")));
                 }
                 root.pages.iter().for_each(|(number, place)| self.map.note_stored(*number, *place));
                 let bytes: u64 = root.pages.iter().map(|(_, place)| u64::from(place.bytes)).sum();
                 if bytes <= self.map_bytes_max as u64 {
-                    self.table.forget_uses();
+                    self.uses = Some(self.table.forget_uses());
                     self.waiting.extend(pages::requests(root.pages).into_iter().map(Want::Pages));
                 }
+                self.waiting.extend(pages::requests(root.changes).into_iter().map(Want::Changes));
             }
             Want::Pages(pages) => {
+                for page in &pages {
+                    match self.take_page(&pages, *page, bytes) {
+                        Err(_) if self.is_lenient => self.is_damaged = true,
+                        taken => taken.map_err(|what| wrong(&what))?,
+                    }
+                }
+            }
+            Want::Changes(pages) => {
                 for (number, place) in &pages {
-                    let page = pages::page_of(&pages, (*number, *place), bytes).map_err(|what| wrong(&what))?;
-                    let (table, number, place) = (&mut self.table, *number, *place);
-                    self.map
-                        .load(number, place, page, |object, sectors| table.use_of(object, sectors))
-                        .map_err(|what| wrong(&what))?;
-                    self.table.use_of(place.object, place.bytes.into());
+                    let changes = pages::page_of(&pages, (*number, *place), bytes).map_err(|what| wrong(&what))?;
+                    let (table, counts) = (&mut self.table, u64::from(self.uses.is_some()));
+                    let used = |object, sectors| table.use_of(object, sectors * counts);
+                    self.map.load_changes(*number, *place, changes, used).map_err(|what| wrong(&what))?;
+                    self.table.use_of(place.object, u64::from(place.bytes) * counts);
                 }
             }
             Want::Head(nth) => {
@@ -184,9 +222,25 @@ impl Loading {
         Ok(())
     }
 
+    fn take_page(
+        &mut self,
+        pages: &[(u64, PagePlace)],
+        (number, place): (u64, PagePlace),
+        bytes: &[u8],
+    ) -> Result<(), String> {
+        let page = pages::page_of(pages, (number, place), bytes)?;
+        let table = &mut self.table;
+        self.map.load(number, place, page, |object, sectors| table.use_of(object, sectors))?;
+        self.table.use_of(place.object, place.bytes.into());
+        Ok(())
+    }
+
     /// Applies the tail, in its order.
     fn finish(&mut self) -> Result<Loaded, OpenFault> {
         debug_assert!(self.wishes_read, "bug: the last wish was absent");
+        if let Some(uses) = self.uses.take().filter(|_| self.is_damaged) {
+            self.table.set_uses(&uses);
+        }
         for (tail, head) in self.manifest.tail.iter().zip(&self.heads) {
             let head = head.as_ref().expect("bug: a head was not waited for");
             let TailEntry { stamp, head: head_bytes, bytes, born } = *tail;

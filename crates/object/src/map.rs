@@ -103,6 +103,12 @@ impl Map {
         missing
     }
 
+    /// Returns the pages of a range.
+    pub(crate) fn pages_of(&self, start: u64, sectors: u64) -> impl Iterator<Item = u64> {
+        let end = start + sectors;
+        self.pages.range(start / PAGE_SECTORS..end.div_ceil(PAGE_SECTORS)).map(|(number, _)| *number)
+    }
+
     /// Cuts a range, of which nothing is missing, into pieces.
     pub(crate) fn pieces(&self, start: u64, sectors: u64) -> Vec<Piece> {
         let end = start + sectors;
@@ -169,16 +175,24 @@ impl Map {
     }
 
     /// The first page from this number on that a checkpoint has to store, and whether its base is
-    /// here. Pages in worn objects are stored once more.
-    pub(crate) fn next_to_store(&self, from: u64, is_worn: impl Fn(u32) -> bool) -> Option<(u64, bool)> {
-        let is_due = |page: &Page| !page.is_stored() || page.place().is_some_and(|place| is_worn(place.object));
-        self.pages.range(from..).find(|(_, page)| is_due(page)).map(|(number, page)| (*number, page.is_loaded()))
+    /// here. Pages that should move are stored once more: their numbers and places tell.
+    pub(crate) fn next_to_store(&self, from: u64, should_move: impl Fn(u64, PagePlace) -> bool) -> Option<(u64, bool)> {
+        let moves = |number: u64, page: &Page| page.place().is_some_and(|place| should_move(number, place));
+        let due = self.pages.range(from..).find(|(number, page)| !page.is_stored() || moves(**number, page));
+        due.map(|(number, page)| (*number, page.is_loaded()))
     }
 
-    /// Stores a page, whose base is here, by `store`, which returns where. An empty page goes.
+    /// Stores a page by `store`, which returns where. An empty page goes. Of a page whose base
+    /// can't be had the changes are stored.
     pub(crate) fn store(&mut self, number: u64, freed: &mut impl Freed, store: impl FnOnce(Vec<u8>) -> PagePlace) {
         let Some(page) = self.pages.get_mut(&number) else { return };
         let before = page.weight();
+        page.replace_base(freed);
+        if !page.is_loaded() {
+            page.store_changes(freed, store);
+            self.weight = self.weight.changed(before, page.weight());
+            return;
+        }
         page.merge(freed);
         if let Some(place) = page.place() {
             freed.page(place);
@@ -198,6 +212,26 @@ impl Map {
             debug_assert!(page.is_stored(), "bug: a checkpoint without the changes of page {number}");
             (*number, page.place().expect("bug: a checkpoint without a page"))
         })
+    }
+
+    /// Tells where changes are stored beside their pages.
+    pub(crate) fn changes_places(&self) -> impl Iterator<Item = (u64, PagePlace)> {
+        self.pages.iter().filter_map(|(number, page)| Some((*number, page.changes_place()?)))
+    }
+
+    /// Takes changes of a page as they were stored. Says which sectors of which objects they use.
+    pub(crate) fn load_changes(
+        &mut self,
+        number: u64,
+        place: PagePlace,
+        bytes: &[u8],
+        used: impl FnMut(u32, u64) -> bool,
+    ) -> Result<(), String> {
+        let page = self.pages.get_mut(&number).ok_or("changes of a page that the map does not have")?;
+        let before = page.weight();
+        page.load_changes(place, bytes, used)?;
+        self.weight = self.weight.changed(before, page.weight());
+        Ok(())
     }
 
     /// Where these pages are stored.

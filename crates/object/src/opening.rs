@@ -286,7 +286,10 @@ impl Opening {
     }
 
     fn load(&mut self, manifest: Manifest, fx: &mut Vec<Effect>) {
-        self.step = Step::Loading(Box::new(Loading::new(manifest, self.options.map_bytes, self.tokens, fx)));
+        // Whoever reads beside a writer may find that the writer has deleted what it needs.
+        let is_lenient = self.mode != Mode::Read || self.restarts >= RESTARTS_MAX;
+        let loading = Loading::new(manifest, self.options.map_bytes, is_lenient, self.tokens, fx);
+        self.step = Step::Loading(Box::new(loading));
     }
 
     fn volume(&mut self, loaded: Loaded) -> Box<Volume> {

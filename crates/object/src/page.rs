@@ -3,6 +3,7 @@
 //!
 //! A page has a base, as a checkpoint stored it, and the changes that came after it. The base may
 //! be in the store alone: changes don't need it. They are put into the base when somebody has it.
+//! The changes of a base that is damaged are stored beside it (ADR 0080).
 
 use crate::canary::{Canary, planted};
 use crate::form::FRAME_BYTES_MAX;
@@ -117,6 +118,8 @@ pub(crate) struct Page {
     base: Option<Vec<Extent>>,
     /// Sorted, without overlaps. They lie over the base.
     changes: Vec<Extent>,
+    /// Where the changes are stored as they are.
+    changes_place: Option<PagePlace>,
     /// When somebody needed it last.
     used: u64,
 }
@@ -143,12 +146,12 @@ impl Weight {
 impl Page {
     /// A page of which nothing is stored.
     pub(crate) const fn new() -> Self {
-        Self { place: None, base: Some(Vec::new()), changes: Vec::new(), used: 0 }
+        Self { place: None, base: Some(Vec::new()), changes: Vec::new(), changes_place: None, used: 0 }
     }
 
     /// A page that is in the store alone.
     pub(crate) const fn stored(place: PagePlace) -> Self {
-        Self { place: Some(place), base: None, changes: Vec::new(), used: 0 }
+        Self { place: Some(place), base: None, changes: Vec::new(), changes_place: None, used: 0 }
     }
 
     pub(crate) const fn place(&self) -> Option<PagePlace> {
@@ -159,9 +162,15 @@ impl Page {
         self.base.is_some()
     }
 
-    /// Whether the store has it as it is.
+    /// Where its changes are stored, if they are.
+    pub(crate) const fn changes_place(&self) -> Option<PagePlace> {
+        self.changes_place
+    }
+
+    /// Whether the store has it as it is. Changes of a base that is here belong into that.
     pub(crate) const fn is_stored(&self) -> bool {
-        self.place.is_some() && self.changes.is_empty()
+        let has_changes = self.changes_place.is_some() && self.base.is_none();
+        self.place.is_some() && (self.changes.is_empty() || has_changes)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -169,10 +178,11 @@ impl Page {
     }
 
     pub(crate) fn weight(&self) -> Weight {
-        let base = self.base.as_ref().map_or(0, Vec::len);
-        match self.place {
-            Some(_) => Weight { stored: base, unstored: self.changes.len() },
-            None => Weight { stored: 0, unstored: base + self.changes.len() },
+        let (base, changes) = (self.base.as_ref().map_or(0, Vec::len), self.changes.len());
+        match (self.place, self.changes_place) {
+            (Some(_), None) => Weight { stored: base, unstored: changes },
+            (Some(_), Some(_)) => Weight { stored: base + changes, unstored: 0 },
+            (None, _) => Weight { stored: 0, unstored: base + changes },
         }
     }
 
@@ -197,12 +207,20 @@ impl Page {
             self.merge(freed);
             self.put_into_base(from, to, extent, freed);
         } else {
+            self.free_changes_place(freed);
             replace(&mut self.changes, from, to, Some(extent.unwrap_or(Extent::zeroes(from, to))), freed);
+        }
+    }
+
+    fn free_changes_place(&mut self, freed: &mut impl Freed) {
+        if let Some(place) = self.changes_place.take() {
+            freed.page(place);
         }
     }
 
     /// Puts the changes into the base, which must be here.
     pub(crate) fn merge(&mut self, freed: &mut impl Freed) {
+        self.free_changes_place(freed);
         for change in std::mem::take(&mut self.changes) {
             self.put_into_base(change.from(), change.end(), Some(change).filter(|it| !it.is_zeroes()), freed);
         }
@@ -250,12 +268,34 @@ impl Page {
 
     /// Notes where it is stored now.
     pub(crate) fn store(&mut self, store: impl FnOnce(Vec<u8>) -> PagePlace) {
-        let mut put = Put(Vec::with_capacity(self.all().len() * EXTENT_BYTES));
-        for it in self.all() {
-            put.u16(it.start).u16(it.last).u32(it.object).u32(it.at).u32(it.stored).u32(it.crc);
-            put.u16(it.skip).u16(it.whole);
+        self.place = Some(store(encode(self.all())));
+    }
+
+    /// Stores the changes beside a base that can't be had.
+    pub(crate) fn store_changes(&mut self, freed: &mut impl Freed, store: impl FnOnce(Vec<u8>) -> PagePlace) {
+        self.free_changes_place(freed);
+        self.changes_place = Some(store(encode(&self.changes)));
+    }
+
+    /// Lets a base be forgotten that can't be had, if the changes cover all of it.
+    pub(crate) fn replace_base(&mut self, freed: &mut impl Freed) {
+        if !self.is_loaded() && self.knows(0, PAGE_SECTORS) {
+            self.base = Some(Vec::new());
+            self.merge(freed);
         }
-        self.place = Some(store(put.0));
+    }
+
+    /// Takes the changes as they were stored. Tells which sectors of which objects they use.
+    pub(crate) fn load_changes(
+        &mut self,
+        place: PagePlace,
+        bytes: &[u8],
+        used: impl FnMut(u32, u64) -> bool,
+    ) -> Result<(), String> {
+        let changes = decode(bytes).ok_or("changes of a page of the map are not sorted, or cut short")?;
+        are_known(changes.iter().filter(|it| !it.is_zeroes()), used)?;
+        (self.changes, self.changes_place) = (changes, Some(place));
+        Ok(())
     }
 
     /// Takes the base as it was stored at this place. Tells which sectors of which objects it uses.
@@ -263,17 +303,13 @@ impl Page {
         &mut self,
         place: PagePlace,
         bytes: &[u8],
-        mut used: impl FnMut(u32, u64) -> bool,
+        used: impl FnMut(u32, u64) -> bool,
     ) -> Result<(), String> {
         if self.place != Some(place) || self.is_loaded() {
             return Ok(());
         }
         let base = decode(bytes).ok_or("a page of the map is not sorted, or cut short")?;
-        for extent in &base {
-            if !used(extent.object, extent.sectors()) {
-                return Err(format!("a page of the map uses object {}, which the root does not have", extent.object));
-            }
-        }
+        are_known(base.iter(), used)?;
         self.base = Some(base);
         if planted(Canary::ChangesLost) {
             self.changes.clear();
@@ -312,6 +348,26 @@ fn replace(extents: &mut Vec<Extent>, from: u64, to: u64, extent: Option<Extent>
     true
 }
 
+/// Tells which sectors of which objects are used. The root must have all of these.
+fn are_known<'a>(
+    mut extents: impl Iterator<Item = &'a Extent>,
+    mut used: impl FnMut(u32, u64) -> bool,
+) -> Result<(), String> {
+    match extents.find(|it| !used(it.object, it.sectors())) {
+        Some(it) => Err(format!("a page of the map uses object {}, which the root does not have", it.object)),
+        None => Ok(()),
+    }
+}
+
+fn encode(extents: &[Extent]) -> Vec<u8> {
+    let mut put = Put(Vec::with_capacity(extents.len() * EXTENT_BYTES));
+    for it in extents {
+        put.u16(it.start).u16(it.last).u32(it.object).u32(it.at).u32(it.stored).u32(it.crc);
+        put.u16(it.skip).u16(it.whole);
+    }
+    put.0
+}
+
 fn decode(bytes: &[u8]) -> Option<Vec<Extent>> {
     let mut take = Take(bytes);
     let mut extents = Vec::with_capacity(bytes.len() / EXTENT_BYTES);
@@ -324,7 +380,8 @@ fn decode(bytes: &[u8]) -> Option<Vec<Extent>> {
             && extent.end() <= PAGE_SECTORS
             && u32::from(skip) + u32::from(last) <= u32::from(whole)
             && skip <= start
-            && (1..=(u64::from(whole) + 1) * SECTOR_BYTES + FRAME_BYTES_MAX).contains(&u64::from(stored));
+            && (extent.is_zeroes()
+                || (1..=(u64::from(whole) + 1) * SECTOR_BYTES + FRAME_BYTES_MAX).contains(&u64::from(stored)));
         if !fits {
             return None;
         }

@@ -2,9 +2,9 @@
 //! Requests for pages of the map: many pages by one, where they lie beside each other.
 
 use crate::name::Key;
-use crate::page::{Page, PagePlace};
+use crate::page::{PAGE_SECTORS, Page, PagePlace};
 use crate::table::Table;
-use crate::wire::crc;
+use crate::wire::{SECTOR_BYTES, crc};
 
 /// Pages with gaps up to this size are fetched by one request.
 const GAP_BYTES: u64 = 64 << 10;
@@ -90,5 +90,8 @@ pub(crate) fn page_of<'a>(
     let page = usize::try_from(place.at - from).ok().and_then(|at| bytes.get(at..));
     let page = page.and_then(|page| page.get(..place.bytes as usize));
     let page = page.filter(|page| crc(&[page]) == place.crc);
-    page.ok_or_else(|| format!("the checksum of page {number} is wrong"))
+    let from = (number * PAGE_SECTORS * SECTOR_BYTES) >> 20;
+    page.ok_or_else(|| {
+        format!("the checksum of page {number} of the map is wrong (16 MiB of the volume from {from} MiB on)")
+    })
 }

@@ -20,6 +20,8 @@ const FRAMED: u8 = 2;
 pub(crate) struct Root {
     pub(crate) table: Table,
     pub(crate) pages: Vec<(u64, PagePlace)>,
+    /// Changes beside pages that could not be had.
+    pub(crate) changes: Vec<(u64, PagePlace)>,
 }
 
 /// Writes the root.
@@ -38,16 +40,24 @@ pub(crate) fn encode(table: &Table, map: &Map) -> Vec<u8> {
     for (number, entry) in table.entries() {
         put_entry(&mut put, number, entry, &sources);
     }
-    put.count(map.places().count());
-    for (number, place) in map.places() {
-        put.u64(number).u32(place.object).u64(place.at).u32(place.bytes).u32(place.crc);
-    }
+    put_places(&mut put, map.places().count(), map.places());
     put.count(table.retired().len());
     for retired in table.retired() {
         put_entry(&mut put, 0, &retired.entry, &sources);
         put.u64(retired.gone);
     }
+    let changes = map.changes_places().count();
+    if changes > 0 {
+        put_places(&mut put, changes, map.changes_places());
+    }
     put.0
+}
+
+fn put_places(put: &mut Put, count: usize, places: impl Iterator<Item = (u64, PagePlace)>) {
+    put.count(count);
+    for (number, place) in places {
+        put.u64(number).u32(place.object).u64(place.at).u32(place.bytes).u32(place.crc);
+    }
 }
 
 fn put_entry(put: &mut Put, number: u32, entry: &Entry, sources: &[Arc<str>]) {
@@ -73,13 +83,7 @@ impl Root {
         let sources: Vec<Arc<str>> = (0..count).map(|_| take.text().map(Arc::from)).collect::<Option<_>>()?;
         let count = take.count(OBJECT_BYTES)?;
         let entries: BTreeMap<_, _> = (0..count).map(|_| take_entry(&mut take, &sources)).collect::<Option<_>>()?;
-        let count = take.count(PAGE_BYTES)?;
-        let page = |take: &mut Take<'_>| {
-            let number = take.u64()?;
-            let (object, at, bytes, crc) = (take.u32()?, take.u64()?, take.u32()?, take.u32()?);
-            Some((number, PagePlace { object, at, bytes, crc }))
-        };
-        let pages = (0..count).map(|_| page(&mut take)).collect::<Option<_>>()?;
+        let pages = take_places(&mut take)?;
         let count = take.count(OBJECT_BYTES)?;
         let retired = |take: &mut Take<'_>| {
             let (_, entry) = take_entry(take, &sources)?;
@@ -87,8 +91,19 @@ impl Root {
             Some(Retired { entry, gone: if gone == 0 { since } else { gone } })
         };
         let retired = (0..count).map(|_| retired(&mut take)).collect::<Option<_>>()?;
-        take.0.is_empty().then(|| Self { table: Table::new(entries, retired), pages })
+        let changes = if take.0.is_empty() { Vec::new() } else { take_places(&mut take)? };
+        take.0.is_empty().then(|| Self { table: Table::new(entries, retired), pages, changes })
     }
+}
+
+fn take_places(take: &mut Take<'_>) -> Option<Vec<(u64, PagePlace)>> {
+    let count = take.count(PAGE_BYTES)?;
+    let mut place = || {
+        let number = take.u64()?;
+        let (object, at, bytes, crc) = (take.u32()?, take.u64()?, take.u32()?, take.u32()?);
+        Some((number, PagePlace { object, at, bytes, crc }))
+    };
+    (0..count).map(|_| place()).collect()
 }
 
 fn take_entry(take: &mut Take<'_>, sources: &[Arc<str>]) -> Option<(u32, Entry)> {

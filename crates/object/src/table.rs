@@ -90,9 +90,16 @@ impl Table {
         Self { entries, next, retired }
     }
 
-    /// Lets all uses be counted anew.
-    pub(crate) fn forget_uses(&mut self) {
-        self.entries.values_mut().for_each(|entry| entry.live = 0);
+    /// Lets all uses be counted anew. Returns what they were.
+    pub(crate) fn forget_uses(&mut self) -> BTreeMap<u32, u64> {
+        self.entries.iter_mut().map(|(number, entry)| (*number, std::mem::take(&mut entry.live))).collect()
+    }
+
+    /// Takes all uses as they were before somebody began to count.
+    pub(crate) fn set_uses(&mut self, uses: &BTreeMap<u32, u64>) {
+        for (number, entry) in &mut self.entries {
+            entry.live = uses.get(number).copied().unwrap_or(0);
+        }
     }
 
     /// Gives an object a number.

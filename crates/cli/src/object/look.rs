@@ -44,7 +44,7 @@ struct Checked {
     live_bytes: Option<u64>,
     dead_bytes: u64,
     snapshots: Vec<String>,
-    /// Those of them that clones hold which are not there.
+    /// Names of snapshots that clones hold which are not there.
     unclaimed: Vec<String>,
     damage: Vec<Harm>,
 }

@@ -38,7 +38,7 @@ impl Books {
     /// Stores some pages, or all.
     fn checkpoint(&mut self, map: &mut Map, state: &mut u64, is_whole: bool) {
         let mut from = 0;
-        while let Some((number, is_loaded)) = map.next_to_store(from, |_| false) {
+        while let Some((number, is_loaded)) = map.next_to_store(from, |_, _| false) {
             if !is_loaded {
                 self.fetch(map, &[number]);
             }

@@ -6,12 +6,11 @@
 //! when no page is left and the batch is empty. So it holds exactly what the objects before it in
 //! the queue hold, and no manifest names it before them.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::load::{self, Missed};
 use super::seal::seal_batch;
-use super::state::{Checkpointing, Flush, Stage, State, Upload, What};
+use super::state::{Checkpointing, Stage, State, Upload, What};
 use crate::canary::{Canary, planted};
 use crate::effect::Effect;
 use crate::manifest::CheckpointRef;
@@ -37,17 +36,12 @@ pub(super) fn go_on(state: &mut State, missed: &Missed, fx: &mut Vec<Effect>) {
         return;
     }
     let Some(mut work) = state.checkpointing.take() else { return };
-    let lost = missed.iter().find(|(number, _)| work.pages.contains(number));
-    work.retries += u32::from(lost.is_some());
-    if let Some((_, trouble)) = lost.filter(|_| work.retries > RETRIES_MAX) {
-        // Nothing is lost: the manifest names the objects since the checkpoint before.
-        queue_pages(state, &mut work);
-        state.is_checkpoint_awaited = false;
-        let (waiting, others) = state.flushes.drain(..).partition(|it| it.upto == u64::MAX);
-        state.flushes = others;
-        let told = |flush: Flush| Effect::Told { ticket: flush.ticket, result: Err(trouble.clone()) };
-        fx.extend(VecDeque::into_iter(waiting).map(told));
-        return;
+    let lost: Vec<u64> = missed.iter().map(|(number, _)| *number).filter(|it| work.pages.contains(it)).collect();
+    work.retries += u32::from(!lost.is_empty());
+    if work.retries > RETRIES_MAX {
+        // Their changes are stored beside them.
+        work.damaged.extend(lost);
+        work.retries = 0;
     }
     if store_pages(state, &mut work, fx) {
         finish(state, work);
@@ -81,15 +75,15 @@ fn store_pages(state: &mut State, work: &mut Checkpointing, fx: &mut Vec<Effect>
             return false;
         }
         work.pages.clear();
-        match state.map.next_to_store(work.at, |object| work.worn.contains(&object)) {
-            Some((number, true)) => {
+        match state.map.next_to_store(work.at, |number, place| work.should_move(number, place)) {
+            Some((number, is_loaded)) if is_loaded || work.damaged.contains(&number) => {
                 store_page(state, work, number);
                 work.at = number + 1;
                 if work.body.0.len() >= state.options.batch_bytes {
                     queue_pages(state, work);
                 }
             }
-            Some((number, false)) => {
+            Some((number, _)) => {
                 work.pages = pages_from(state, work, number);
                 load::fetch(state, &work.pages, fx);
             }
@@ -103,10 +97,10 @@ fn store_pages(state: &mut State, work: &mut Checkpointing, fx: &mut Vec<Effect>
 /// The next pages to be fetched.
 fn pages_from(state: &State, work: &Checkpointing, first: u64) -> Vec<u64> {
     let (mut pages, mut bytes, mut at) = (Vec::new(), 0, first);
-    while let Some((number, is_loaded)) = state.map.next_to_store(at, |object| work.worn.contains(&object))
+    while let Some((number, is_loaded)) = state.map.next_to_store(at, |number, place| work.should_move(number, place))
         && bytes < FETCH_BYTES
     {
-        if !is_loaded {
+        if !is_loaded && !work.damaged.contains(&number) {
             pages.push(number);
             bytes += state.map.places_of(&[number]).iter().map(|(_, place)| u64::from(place.bytes)).sum::<u64>();
         }

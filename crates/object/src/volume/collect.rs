@@ -48,7 +48,10 @@ pub(super) fn collected(state: &mut State, answer: Result<Answer, Fault>, fx: &m
                 state.collecting = Some(work);
                 go_on(state, &Missed::new(), fx);
             }
-            Err(trouble) => end(&work, Err(trouble), fx),
+            Err(trouble) => {
+                state.moved.insert(work.object);
+                end(&work, Err(trouble), fx);
+            }
         },
     }
 }
@@ -75,6 +78,8 @@ pub(super) fn go_on(state: &mut State, missed: &Missed, fx: &mut Vec<Effect>) {
         return end(&work, Err(Trouble::Fenced(by.clone())), fx);
     }
     if let Some((_, trouble)) = lost {
+        // Others come before it is tried again.
+        state.moved.insert(work.object);
         return end(&work, Err(trouble.clone()), fx);
     }
     // All pages are waited for together: a page that is here stays only while this waits for it.
@@ -94,7 +99,10 @@ pub(super) fn go_on(state: &mut State, missed: &Missed, fx: &mut Vec<Effect>) {
             }
             match move_live(state, &work, (&head, record), &body, fx) {
                 Ok(bytes) => work.moved += bytes,
-                Err(trouble) => return end(&work, Err(trouble), fx),
+                Err(trouble) => {
+                    state.moved.insert(work.object);
+                    return end(&work, Err(trouble), fx);
+                }
             }
         }
         work.done += 1;

@@ -29,10 +29,12 @@ pub(super) fn read(state: &mut State, ticket: Ticket, ranges: Vec<(u64, u64)>, f
 }
 
 fn begin_read(state: &mut State, mut reading: Reading, fx: &mut Vec<Effect>) {
-    let pages: Vec<u64> =
+    let missing: Vec<u64> =
         reading.ranges.iter().flat_map(|(start, sectors)| state.map.missing(*start, *sectors)).collect();
-    if !pages.is_empty() {
-        load::fetch(state, &pages, fx);
+    if !missing.is_empty() {
+        load::fetch(state, &missing, fx);
+        // Those that are here must stay, too, or this would fetch them in turns for ever.
+        let pages = reading.ranges.iter().flat_map(|(start, sectors)| state.map.pages_of(*start, *sectors)).collect();
         state.parked.push(Parked { reading, pages });
         return;
     }

@@ -119,6 +119,7 @@ pub(super) struct Reading {
 #[derive(Debug)]
 pub(super) struct Parked {
     pub(super) reading: Reading,
+    /// Its pages, of which some are on their way.
     pub(super) pages: Vec<u64>,
 }
 
@@ -128,7 +129,7 @@ pub(super) struct Walking {
     pub(super) ticket: Ticket,
     /// The part: these pages.
     pub(super) part: Range<u64>,
-    /// Pages that it waits for.
+    /// Its pages, while some of them are on their way.
     pub(super) pages: Vec<u64>,
     pub(super) retries: u32,
 }
@@ -163,6 +164,15 @@ pub(super) struct Checkpointing {
     /// Pages that it waits for.
     pub(super) pages: Vec<u64>,
     pub(super) retries: u32,
+    /// Pages that can't be had.
+    pub(super) damaged: BTreeSet<u64>,
+}
+
+impl Checkpointing {
+    /// Whether a page is stored once more, although the store has it.
+    pub(super) fn should_move(&self, number: u64, place: PagePlace) -> bool {
+        self.worn.contains(&place.object) && !self.damaged.contains(&number)
+    }
 }
 
 /// A piece of a read that the store has.

@@ -19,12 +19,13 @@ pub(super) fn walk(state: &mut State, ticket: Ticket, from: u64, fx: &mut Vec<Ef
 
 fn begin(state: &mut State, mut walking: Walking, fx: &mut Vec<Effect>) {
     let (start, end) = (walking.part.start * PAGE_SECTORS, walking.part.end * PAGE_SECTORS);
-    walking.pages = state.map.missing(start, end - start);
-    if walking.pages.is_empty() {
+    let missing = state.map.missing(start, end - start);
+    if missing.is_empty() {
         let told = Told::Content(content(state, &walking));
         fx.push(Effect::Told { ticket: walking.ticket, result: Ok(told) });
     } else {
-        load::fetch(state, &walking.pages, fx);
+        load::fetch(state, &missing, fx);
+        walking.pages = state.map.pages_of(start, end - start).collect();
         state.walking = Some(walking);
     }
 }
