@@ -31,7 +31,7 @@ fn alone(volume: &Volume) -> Command {
 }
 
 #[track_caller]
-fn detach(volume: &Volume) {
+pub(crate) fn detach(volume: &Volume) {
     let said = must(volume.ask_two(["cache", "detach"]).arg("--json"));
     let json: Value = serde_json::from_str(&said).expect("one line of JSON");
     assert!(json["done"] == true && json["seconds"].is_number(), "{json}");
@@ -40,7 +40,7 @@ fn detach(volume: &Volume) {
 }
 
 #[track_caller]
-fn attach(volume: &Volume, device: &Path) {
+pub(crate) fn attach(volume: &Volume, device: &Path) {
     must(&mut on_device(volume, ["cache", "attach"], device));
     let status = volume.status();
     assert_eq!(status["without_cache"], false, "{status}");

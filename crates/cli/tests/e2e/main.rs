@@ -39,6 +39,7 @@ mod holes;
 mod inject;
 mod kill;
 mod kubernetes;
+mod maintained;
 mod mirror;
 mod monitoring;
 mod network;

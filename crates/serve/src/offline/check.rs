@@ -244,6 +244,10 @@ fn verify_block(reader: &mut Reader<'_>, segment: &Segment, live: Live, header: 
         return;
     }
     let Live { key, slot, .. } = live;
+    // A device that was filled as a mirror may have headers of an earlier time in this cache.
+    let is_earlier = |(at, checksum): &(Key, u32)| *at != key || checksum & live.checksum_mask != live.checksum;
+    let filled = reader.superblock.pairing.paired != 0;
+    let header = header.filter(|header| !(filled && is_earlier(header)));
     let expected = header.map_or(live.checksum, |(_, checksum)| *checksum);
     let found = match segment.block(slot) {
         Err(error) => error.to_owned(),
