@@ -7,6 +7,9 @@
 //! either. It has the same name, and a lower epoch (test:
 //! `an_older_copy_of_a_cache_is_not_believed`).
 //!
+//! The number of an opening is in one file for each cache. So a start writes one file, however many
+//! origins were served by that cache before.
+//!
 //! A record is found by the origin's serial number, or else by its path too. So no origin is taken
 //! for another: here that would be a false alarm at each start of two caches (see `change` for the
 //! opposite). An origin that has grown is the same origin.
@@ -17,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flashfront_device::real::DeviceFile;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::change::now;
@@ -30,12 +34,19 @@ pub(crate) struct Served {
     pub(crate) origin: String,
     /// The cache's UUID.
     pub(crate) cache: String,
-    /// The number of that opening; 0 if it was not written down.
+    /// The number of the cache's last opening; 0 if it was not written down.
     #[serde(default)]
     pub(crate) epoch: u64,
     /// When it began; for people.
     #[serde(default)]
     pub(crate) at: String,
+}
+
+/// The last opening of a cache.
+#[derive(Debug, Serialize, Deserialize)]
+struct Opening {
+    epoch: u64,
+    at: String,
 }
 
 /// The cache that an origin was served by last; `None` if nothing is known of that.
@@ -45,18 +56,25 @@ pub(crate) struct Served {
 pub(crate) fn served_by(state: Option<&Path>, origin: &DeviceFile) -> Result<Option<Served>, ChangeError> {
     // Whoever serves a snapshot changes nothing, so other caches of it stay right.
     let Some(state) = state.filter(|_| !origin.is_snapshot()) else { return Ok(None) };
-    let read = |path: &Path| -> io::Result<Option<Served>> {
-        match fs::read_to_string(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            other => Ok(Some(serde_json::from_str(&other?)?)),
-        }
-    };
     let fail = |path: PathBuf| move |source| ChangeError { path, source };
     let path = state.join(name(origin).map_err(fail(origin.path().to_owned()))?);
-    read(&path).map_err(fail(path.clone()))
+    let Some(mut served) = read::<Served>(&path).map_err(fail(path.clone()))? else { return Ok(None) };
+    let path = state.join(name_of_opening(&served.cache));
+    let opening = read::<Opening>(&path).map_err(fail(path.clone()))?;
+    if let Some(Opening { epoch, at }) = opening.filter(|opening| opening.epoch > served.epoch) {
+        (served.epoch, served.at) = (epoch, at);
+    }
+    Ok(Some(served))
 }
 
-/// Remembers it durably of all these origins.
+fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => Ok(Some(serde_json::from_str(&other?)?)),
+    }
+}
+
+/// Remembers it durably of all these origins, and that the cache was opened.
 ///
 /// # Errors
 /// Without a state folder, or when it can't be written.
@@ -66,12 +84,23 @@ pub(crate) fn remember_served(
     cache: &str,
     epoch: u64,
 ) -> io::Result<()> {
-    let record = |origin: &Arc<DeviceFile>| {
-        let served = Served { origin: origin.whole_path()?, cache: cache.to_owned(), epoch, at: now() };
-        Ok((name(origin)?, serde_json::to_string(&served)?))
-    };
-    let records = origins.iter().map(record).collect::<io::Result<Vec<_>>>()?;
+    let opening = Opening { epoch, at: now() };
+    let mut records = vec![(name_of_opening(cache), serde_json::to_string(&opening)?)];
+    for origin in origins {
+        let (name, path) = (name(origin)?, origin.whole_path()?);
+        // A record that can't be read is written anew.
+        let known = state.and_then(|state| read::<Served>(&state.join(&name)).ok()?);
+        if known.is_some_and(|known| known.cache == cache && known.origin == path) {
+            continue;
+        }
+        let served = Served { origin: path, cache: cache.to_owned(), epoch, at: opening.at.clone() };
+        records.push((name, serde_json::to_string(&served)?));
+    }
     state::write_all(state, &records)
+}
+
+fn name_of_opening(cache: &str) -> String {
+    format!("{cache}.epoch")
 }
 
 fn name(origin: &DeviceFile) -> io::Result<String> {
@@ -88,6 +117,7 @@ fn name(origin: &DeviceFile) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::os::unix::fs::MetadataExt;
 
     use flashfront_device::real::Access;
 
@@ -111,6 +141,19 @@ mod tests {
             assert_eq!((by(&one).as_deref(), by(&other)), (Some(cache), None));
         }
         assert_eq!(served_by(None, &one).unwrap(), None);
+        // The next openings of that cache leave the records of its origins as they are.
+        let both = [Arc::clone(&one), Arc::clone(&other)];
+        remember_served(state, &both, "b", 2).unwrap();
+        let record = state.unwrap().join(name(&one).unwrap());
+        let before = fs::metadata(&record).unwrap().ino();
+        remember_served(state, &both, "b", 3).unwrap();
+        assert_eq!(fs::metadata(&record).unwrap().ino(), before);
+        let epoch = |it| served_by(state, it).unwrap().map(|it| it.epoch);
+        assert_eq!((epoch(&one), epoch(&other)), (Some(3), Some(3)));
+        // Another cache takes one of them.
+        remember_served(state, std::slice::from_ref(&one), "a", 2).unwrap();
+        remember_served(state, std::slice::from_ref(&other), "b", 4).unwrap();
+        assert_eq!((by(&one).as_deref(), epoch(&one), epoch(&other)), (Some("a"), Some(2), Some(4)));
         assert!(remember_served(None, std::slice::from_ref(&one), "a", 1).unwrap_err().to_string().contains("--state"));
         fs::write(state.unwrap().join(name(&one).unwrap()), "{").unwrap();
         assert!(served_by(state, &one).unwrap_err().to_string().contains("Remove the file"));
