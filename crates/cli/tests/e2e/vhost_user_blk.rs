@@ -7,7 +7,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
 
 use vhost::vhost_user::VhostUserFrontend;
 
@@ -221,12 +220,10 @@ fn a_guest_loses_nothing_by_a_new_program_that_is_killed() {
     let options = ["--durability", "always"];
     let mut daemon = serve(&volume, &options);
     let mut guest = Guest::connect(&volume, seed);
-    let began = Instant::now();
-    upgraded(&volume);
-    let usual_ms = 1 + began.elapsed().as_millis() as u64;
+    let usual_ms = 1 + upgraded(&volume)["paused_ms"].as_u64().expect("it says how long");
     let (mut kept, mut lost) = (0, 0);
     for round in 0..KILLS {
-        let wait = guest.random.below(usual_ms * 3 / 2);
+        let wait = guest.random.below(usual_ms * 3);
         let when = format!("seed {seed}, round {round}, {wait} ms");
         let killed = killed_after(&volume, wait);
         let told = writes_beside(&mut guest, || output(volume.ask("upgrade").arg("--program").arg(&killed)));
@@ -266,6 +263,55 @@ fn a_guest_that_took_its_disk_for_read_only_stays_connected() {
     machine.ask(0, 1, STORE, 0, DATA, 4096);
     assert_ne!(machine.run(&wire, 0, 1), STATUS_DONE, "its disk is what it was told");
     daemon.stop();
+}
+
+/// A volume may become read-only while a guest has its disk writable.
+#[test]
+fn a_guest_of_a_volume_that_became_read_only_gets_errors() {
+    let volume = Volume::new(32, 64);
+    must(&mut volume.format());
+    let daemon = serve(&volume, &[]);
+    let mut machine = Machine::new();
+    let wire = machine.connect(&volume.place.socket("guest"), usual());
+    let mut done = |op, head| {
+        machine.ask(0, head, op, 0, DATA, 4096);
+        machine.run(&wire, 0, head) == STATUS_DONE
+    };
+    assert!(done(STORE, 0), "it is writable");
+    must(volume.ask_two(["volume", "set"]).args(["data", "--read-only"]));
+    assert_eq!(upgraded(&volume)["clients"], 1);
+    assert!(!done(STORE, 1), "a write after the hand-over");
+    assert!(done(READ, 2), "a read after the hand-over");
+    must(volume.ask_two(["volume", "set"]).args(["data", "--writable"]));
+    assert_eq!(upgraded(&volume)["clients"], 1);
+    assert!(done(STORE, 3), "it is writable again");
+    daemon.stop();
+}
+
+/// Each socket of a volume that was renamed stays with its own guests.
+#[test]
+fn two_sockets_of_one_volume_stay_over_a_renaming_and_an_upgrade() {
+    let volume = Volume::new(32, 64);
+    must(&mut volume.format());
+    let mut command = volume.serve();
+    for name in ["{volume}.one", "{volume}.other"] {
+        command.arg(format!("--vhost-user-blk=unix:{}", volume.place.socket(name).display()));
+    }
+    let daemon = Daemon::spawn(&mut command, &volume.log);
+    daemon.ready();
+    let guests = ["data.one", "data.other"].map(|name| {
+        let mut machine = Machine::new();
+        let wire = machine.connect(&volume.place.socket(name), usual());
+        (machine, wire)
+    });
+    must(volume.ask_two(["volume", "rename"]).args(["data", "disk"]));
+    assert_eq!(upgraded(&volume)["clients"], 2);
+    for (nth, (mut machine, wire)) in guests.into_iter().enumerate() {
+        machine.ask(0, 0, READ, 0, DATA, 4096);
+        assert_eq!(machine.run(&wire, 0, 0), STATUS_DONE, "guest {nth}");
+    }
+    daemon.stop();
+    volume.assert_sound();
 }
 
 /// The socket of a volume that is gone keeps no upgrade off, and the others stay.

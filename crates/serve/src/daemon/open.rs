@@ -3,7 +3,7 @@
 //!
 //! Nothing is written here, so that whatever is refused is left as it was.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use flashfront_device::Device;
 use flashfront_device::real::{Access, DeviceFile, OpenBy, Reactor, each};
 use flashfront_device::wrap::Patience;
 use flashfront_engine::format::{OriginRecord, Superblock};
-use flashfront_engine::{Destage, DeviceId, Durability, Engine, Options, policy};
+use flashfront_engine::{Destage, DeviceId, Durability, Engine, Options, OriginId, policy};
 
 use super::apart::check_apart;
 use super::error::failed;
@@ -29,7 +29,7 @@ use crate::frontend::fuse::Fuse;
 use crate::frontend::nbd::{Gate, Listen, Nbd, NbdOptions, Tls};
 #[cfg(feature = "ublk")]
 use crate::frontend::ublk::{Ublk, UblkOptions};
-use crate::frontend::vhost_user_blk::VhostUserBlk;
+use crate::frontend::vhost_user_blk::{VhostUserBlk, deal};
 use crate::frontend::{Export, Frontend};
 use crate::pump::Devices;
 use crate::stale::{self, Change, Verdict, Watch};
@@ -293,6 +293,15 @@ pub(super) fn listen(
     };
     let durable = is_durable(config);
     let mut nbds = 0;
+    let taking = |at: &Path| failed(format!("taking over the clients of vhost-user-blk at {}", at.display()));
+    let mut sockets = match parcel {
+        Some(parcel) => {
+            let places = vhost_user_blk_places(config, exports);
+            let first = places.first().map_or(config.control.as_path(), |(path, _)| path);
+            deal(&places, parcel).map_err(taking(first))?.into_iter()
+        }
+        None => Vec::new().into_iter(),
+    };
     for place in &config.listeners {
         match place {
             Listener::Nbd(at) => {
@@ -308,12 +317,11 @@ pub(super) fn listen(
             Listener::VhostUserBlk { path, volume } => {
                 for export in vhost_user_blk_of(volume.as_deref(), path, exports) {
                     let path = Listener::socket_of(path, &export.name);
-                    let took = parcel.map_or(Ok(None), |it| VhostUserBlk::take_over(&path, export, durable, it));
-                    let took = took
-                        .map_err(failed(format!("taking over the clients of vhost-user-blk at {}", path.display())))?;
-                    let server = match took {
-                        Some(server) => server,
-                        None => VhostUserBlk::bind(&path, export.origin, durable)?,
+                    let server = match (parcel, sockets.next().flatten()) {
+                        (Some(parcel), Some(saved)) => {
+                            VhostUserBlk::take_over(&saved, export, durable, parcel).map_err(taking(&path))?
+                        }
+                        _ => VhostUserBlk::bind(&path, export.origin, durable)?,
                     };
                     listening.place(Box::new(server), exports);
                 }
@@ -327,6 +335,18 @@ pub(super) fn listen(
         }
     }
     Ok(listening)
+}
+
+/// The sockets of vhost-user-blk with their volumes, in the order of the configuration.
+fn vhost_user_blk_places(config: &Config, exports: &[Export]) -> Vec<(PathBuf, OriginId)> {
+    let places = config.listeners.iter().map(|place| match place {
+        Listener::VhostUserBlk { path, volume } => {
+            let served = vhost_user_blk_of(volume.as_deref(), path, exports).into_iter();
+            served.map(|export| (Listener::socket_of(path, &export.name), export.origin)).collect()
+        }
+        Listener::Nbd(_) | Listener::Fuse(_) | Listener::Ublk(_) => Vec::new(),
+    });
+    places.flatten().collect()
 }
 
 /// The volumes that a place of vhost-user-blk serves, each by a socket of its own.

@@ -52,6 +52,7 @@ mod tests;
 mod unflushed;
 mod work;
 
+pub(crate) use hold::deal;
 pub use limits::{
     CONNECTION_BYTES_MAX, CONNECTIONS_MAX, MEMORY_SLOTS_MAX, PAYLOAD_BYTES_MAX, QUEUE_SIZE_MAX, QUEUES_MAX,
     RANGE_SECTORS_MAX, RANGES_MAX, SEGMENT_BYTES_MAX, SEGMENTS_MAX,
