@@ -13,7 +13,9 @@ use crate::fuse::{Shown, skip_without_fuse};
 use crate::harness::{MIB, Random, Volume, first, must, output, skip_without, tool};
 use crate::kill::verify_disk;
 use crate::stamps::Record;
-use crate::upgrade::{CACHE_MIB, ORIGIN_MIB, WRITERS, assert_origin_holds, records, refused, script, upgraded};
+use crate::upgrade::{
+    CACHE_MIB, ORIGIN_MIB, WRITERS, assert_origin_holds, killed_after, records, refused, script, upgraded,
+};
 use crate::writers::{Answered, lock, write_until_over};
 
 /// Requests between two upgrades.
@@ -152,13 +154,7 @@ fn a_kill_during_an_upgrade_loses_nothing() {
     let records = records(seed);
     for round in 0..8 {
         let at_ms = random.below(200);
-        let killed = script(
-            &shown.volume,
-            "killed",
-            &format!(
-                "exec 3<&0\n\"$FLASHFRONT\" \"$@\" <&3 & pid=$!\nexec 3<&- 0<&-\nsleep 0.{at_ms:03}\nkill -9 $pid\nwait $pid 2>/dev/null"
-            ),
-        );
+        let killed = killed_after(&shown.volume, at_ms);
         let mut kept = false;
         beside_writers(files(&shown), &records, random.next(), |answered| {
             answered.wait_for(BETWEEN);

@@ -58,11 +58,15 @@ pub(crate) fn script(volume: &Volume, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// A program that is killed so many milliseconds after its start.
+/// A program that is killed so many milliseconds after it said that it can take over. From then on
+/// it is handed the clients.
 pub(crate) fn killed_after(volume: &Volume, wait_ms: u64) -> PathBuf {
     let (seconds, ms) = (wait_ms / 1000, wait_ms % 1000);
+    let told = format!("told() {{ grep -c 'is ready to take over' {:?}; }}\nbefore=$(told)", volume.log);
     let start = "exec 3<&0\n\"$FLASHFRONT\" \"$@\" <&3 & pid=$!\nexec 3<&- 0<&-";
-    let text = format!("{start}\nsleep {seconds}.{ms:03}\nkill -9 $pid\nwait $pid 2>/dev/null");
+    let until = "while [ \"$(told)\" = \"$before\" ] && kill -0 $pid; do :; done";
+    // pacing: a random moment of the hand-over
+    let text = format!("{told}\n{start}\n{until}\nsleep {seconds}.{ms:03}\nkill -9 $pid\nwait $pid 2>/dev/null");
     script(volume, "killed", &text)
 }
 
@@ -385,6 +389,14 @@ fn what_can_not_be_handed_over_is_said_and_nothing_is_changed() {
     daemon.stop();
 }
 
+/// How long a hand-over takes on this machine, now.
+fn usual_pause_ms(volume: &mut Volume) -> u64 {
+    volume.start();
+    let paused = upgraded(volume)["paused_ms"].as_u64().expect("it says how long");
+    volume.stop();
+    paused.max(1)
+}
+
 /// How long an upgrade takes on this machine, now.
 fn usual_ms(volume: &mut Volume) -> u64 {
     volume.start();
@@ -436,11 +448,12 @@ fn a_new_program_that_is_killed_loses_nothing() {
     must(&mut volume.format());
     let records = records(seed);
     let (mut kept, mut lost) = (0, 0);
-    let usual = usual_ms(&mut volume);
+    let usual = usual_pause_ms(&mut volume);
     for round in 0..24 {
         volume.threads = 1 + round % 2;
         volume.start();
-        let wait = random.below(usual * 3 / 2);
+        // Beside writers a hand-over takes longer.
+        let wait = random.below(usual * 3);
         let killed = killed_after(&volume, wait);
         let mut serves = false;
         upgrade_under_writers(&volume, &records, random.next(), || {
