@@ -18,6 +18,7 @@ mod manifest;
 mod map;
 mod mode;
 mod name;
+mod near;
 mod opening;
 mod options;
 mod page;

@@ -10,6 +10,7 @@ use crate::effect::{Answer, Effect, Fault, OpenFault, Token};
 use crate::manifest::{Manifest, TailEntry};
 use crate::map::Map;
 use crate::name::{Key, Name};
+use crate::near;
 use crate::page::PagePlace;
 use crate::pages;
 use crate::root::Root;
@@ -157,7 +158,7 @@ impl Loading {
                 (Name::Map(checkpoint.stamp).into(), Some(range))
             }
             Want::Pages(pages) | Want::Changes(pages) => {
-                let (from, to) = pages::span(pages);
+                let (from, to) = near::span(pages);
                 (self.table.get(pages[0].1.object).key(), Some((from, to - from)))
             }
             Want::Head(nth) => {

@@ -2,38 +2,27 @@
 //! Requests for pages of the map: many pages by one, where they lie beside each other.
 
 use crate::name::Key;
+use crate::near::{self, Placed, span};
 use crate::page::{PAGE_SECTORS, Page, PagePlace};
 use crate::table::Table;
 use crate::wire::{SECTOR_BYTES, crc};
 
-/// Pages with gaps up to this size are fetched by one request.
-const GAP_BYTES: u64 = 64 << 10;
 /// The longest request for pages. All under way are RAM.
 const PAGES_BYTES_MAX: u64 = 2 << 20;
 
-/// First byte of some pages of an object, which are sorted, and the end of the last.
-pub(crate) fn span(pages: &[(u64, PagePlace)]) -> (u64, u64) {
-    let from = pages.first().map_or(0, |(_, place)| place.at);
-    let to = pages.last().map_or(0, |(_, place)| place.at + u64::from(place.bytes));
-    (from, to)
+impl Placed for (u64, PagePlace) {
+    fn object(&self) -> u32 {
+        self.1.object
+    }
+
+    fn span(&self) -> (u64, u64) {
+        (self.1.at, self.1.at + u64::from(self.1.bytes))
+    }
 }
 
 /// Cuts pages into parts that one request each can fetch.
-pub(crate) fn requests(mut pages: Vec<(u64, PagePlace)>) -> Vec<Vec<(u64, PagePlace)>> {
-    pages.sort_by_key(|(_, place)| (place.object, place.at));
-    let mut parts: Vec<Vec<(u64, PagePlace)>> = Vec::new();
-    for page in pages {
-        if let Some(part) = parts.last_mut() {
-            let (from, to) = span(part);
-            let is_near = part[0].1.object == page.1.object && page.1.at <= to + GAP_BYTES;
-            if is_near && page.1.at + u64::from(page.1.bytes) - from <= PAGES_BYTES_MAX {
-                part.push(page);
-                continue;
-            }
-        }
-        parts.push(vec![page]);
-    }
-    parts
+pub(crate) fn requests(pages: Vec<(u64, PagePlace)>) -> Vec<Vec<(u64, PagePlace)>> {
+    near::requests(pages, PAGES_BYTES_MAX)
 }
 
 /// A request for pages of the map, made by somebody who checks a volume.

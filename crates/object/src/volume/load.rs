@@ -7,6 +7,7 @@ use super::state::{For, State};
 use crate::canary::{Canary, planted};
 use crate::effect::{Answer, Effect, Fault, Trouble};
 use crate::name::Name;
+use crate::near;
 use crate::page::PagePlace;
 use crate::pages;
 
@@ -19,7 +20,7 @@ pub(super) fn fetch(state: &mut State, numbers: &[u64], fx: &mut Vec<Effect>) {
     state.fetching.extend(&fresh);
     let fresh: Vec<u64> = fresh.into_iter().collect();
     for pages in pages::requests(state.map.places_of(&fresh)) {
-        let (from, to) = pages::span(&pages);
+        let (from, to) = near::span(&pages);
         let (key, range) = (state.table.get(pages[0].1.object).key(), Some((from, to - from)));
         state.ask(For::Pages(pages), |token| Effect::Get { token, key, range, attempt: 0 }, fx);
     }

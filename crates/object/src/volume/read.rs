@@ -9,14 +9,13 @@ use super::state::{For, Parked, Part, Reading, State};
 use crate::canary::{Canary, planted};
 use crate::effect::{Answer, Effect, Fault, Ticket, Told, Trouble};
 use crate::name::Name;
+use crate::near::{self, Placed};
 use crate::table::Entry;
 use crate::wire::SECTOR_BYTES;
 use crate::wire::crc_at;
 
 /// How often a read begins anew after objects have vanished or were damaged on their way.
 const RETRIES_MAX: u32 = 3;
-/// Extents with gaps up to this size are fetched by one request.
-const GAP_BYTES: u64 = 64 << 10;
 /// The longest request.
 const REQUEST_BYTES_MAX: u64 = 4 << 20;
 
@@ -48,7 +47,7 @@ fn begin_read(state: &mut State, mut reading: Reading, fx: &mut Vec<Effect>) {
         to += (piece.sectors * SECTOR_BYTES) as usize;
     }
     parts.retain(|part| !copy_from_ram(state, part, &mut reading.bytes));
-    let requests = requests(parts);
+    let requests = near::requests(parts, REQUEST_BYTES_MAX);
     if requests.is_empty() {
         finish(reading, fx);
         return;
@@ -58,7 +57,7 @@ fn begin_read(state: &mut State, mut reading: Reading, fx: &mut Vec<Effect>) {
     state.readings.insert(number, reading);
     for parts in requests {
         let entry = state.table.get(parts[0].extent.object);
-        let (from, to) = span(&parts);
+        let (from, to) = near::span(&parts);
         let (key, range) = (entry.key(), Some((u64::from(entry.head) + from, to - from)));
         state.ask(For::Read(number, parts), |token| Effect::Get { token, key, range, attempt: 0 }, fx);
     }
@@ -138,7 +137,7 @@ fn take_parts(
     answer: Result<Answer, Fault>,
     reading: &mut Reading,
 ) -> Result<(), Trouble> {
-    let (from, _) = span(&parts);
+    let (from, _) = near::span(&parts);
     let bytes = match answer {
         Ok(Answer::Bytes(bytes)) => Ok(bytes),
         _ => Err("it is absent"),
@@ -179,38 +178,13 @@ fn finish(reading: Reading, fx: &mut Vec<Effect>) {
     fx.push(Effect::Told { ticket: reading.ticket, result });
 }
 
-impl Part {
-    /// First byte in the object's payload, and the end.
+impl Placed for Part {
+    fn object(&self) -> u32 {
+        self.extent.object
+    }
+
     fn span(&self) -> (u64, u64) {
         let at = u64::from(self.extent.at);
         (at, at + u64::from(self.extent.stored))
     }
-}
-
-/// First byte in the payload, and the end, of stored extents of one object.
-fn span(parts: &[Part]) -> (u64, u64) {
-    let from = parts.iter().map(|it| it.span().0).min().unwrap_or(0);
-    let to = parts.iter().map(|it| it.span().1).max().unwrap_or(0);
-    (from, to)
-}
-
-/// Cuts what is needed into requests.
-fn requests(mut parts: Vec<Part>) -> Vec<Vec<Part>> {
-    parts.sort_by_key(|it| (it.extent.object, it.extent.at));
-    let mut requests: Vec<Vec<Part>> = Vec::new();
-    // First byte and end of the last request.
-    let (mut from, mut to) = (0, 0);
-    for part in parts {
-        let (at, end) = part.span();
-        let is_near = |it: &&mut Vec<Part>| it[0].extent.object == part.extent.object && to + GAP_BYTES >= at;
-        let last = requests.last_mut().filter(is_near);
-        if let Some(request) = last.filter(|_| end.max(to) - from <= REQUEST_BYTES_MAX) {
-            to = to.max(end);
-            request.push(part);
-        } else {
-            (from, to) = (at, end);
-            requests.push(vec![part]);
-        }
-    }
-    requests
 }

@@ -74,6 +74,16 @@ pub struct Swept {
     pub violations: Vec<(Point, String)>,
 }
 
+impl Swept {
+    /// Adds what another part of the sweep has covered.
+    pub fn add(&mut self, other: Self) {
+        self.points += other.points;
+        self.deaths += other.deaths;
+        self.looks += other.looks;
+        self.violations.extend(other.violations);
+    }
+}
+
 /// The workload of this name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Workload> {

@@ -52,12 +52,12 @@ fn all(chosen: impl Fn(&Workload) -> bool + Sync) -> Result<bool, String> {
     let shares = on_all_cores(
         |nth, of| {
             let goes_on = |_| !stop.load(Ordering::Relaxed);
-            let sweep = |(workload, variant): &(&Workload, usize)| {
-                let swept = sweep(workload, *variant, Share { of, nth }, &goes_on);
+            let mut outcome = Swept::default();
+            for (workload, variant) in &parts {
+                outcome.add(sweep(workload, *variant, Share { of, nth }, &goes_on));
                 done.fetch_add(1, Ordering::Relaxed);
-                swept
-            };
-            parts.iter().map(sweep).collect::<Vec<_>>()
+            }
+            outcome
         },
         |elapsed| {
             let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
@@ -66,12 +66,7 @@ fn all(chosen: impl Fn(&Workload) -> bool + Sync) -> Result<bool, String> {
         },
     );
     let mut outcome = Swept::default();
-    for swept in shares.into_iter().flatten() {
-        outcome.points += swept.points;
-        outcome.deaths += swept.deaths;
-        outcome.looks += swept.looks;
-        outcome.violations.extend(swept.violations);
-    }
+    shares.into_iter().for_each(|share| outcome.add(share));
     for (point, violation) in outcome.violations.iter().take(SHOWN_MAX) {
         println!("FAILED: cargo x sweep --objects --point {point}: {}", one_line(violation));
     }
