@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Volumes in real object stores, moto's server and azurite, behind a proxy with bad weather: busy
-//! answers, broken ones, cut connections. Daemons and servers are killed.
+//! Volumes in real object stores (moto's server, azurite, SeaweedFS), behind a proxy with bad
+//! weather: busy answers, broken ones, cut connections. Daemons and servers are killed.
 
 use std::thread;
 use std::time::Duration;

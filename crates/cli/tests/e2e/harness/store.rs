@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Object stores: a folder, moto's server for S3, azurite for Azure. A proxy stands before servers.
+//! Object stores: a folder, servers for S3 (moto, SeaweedFS), azurite for Azure. A proxy stands
+//! before servers.
 
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::{Proxy, free_port, must, skip_without, tool};
+use super::{Proxy, free_port, must, output, skip_without, tool};
 
 /// The account of azurite, which is the same everywhere: no secret.
 const AZURITE_KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
@@ -36,16 +37,19 @@ pub(crate) enum Maker {
     Moto,
     /// Azure's blobs. It writes its index to disk every 5 s.
     Azurite,
+    /// S3, by SeaweedFS. It has a database of names before its files.
+    Seaweed,
 }
 
 impl Maker {
-    pub(crate) const ALL: [Self; 2] = [Self::Moto, Self::Azurite];
+    pub(crate) const ALL: [Self; 3] = [Self::Moto, Self::Azurite, Self::Seaweed];
 
     /// Says aloud that a test is skipped if the server is not here.
     fn is_here(self) -> bool {
         match self {
             Self::Moto => !skip_without(&["moto_server", "curl"]),
             Self::Azurite => !skip_without(&["azurite-blob", "curl", "openssl"]),
+            Self::Seaweed => !skip_without(&["weed", "curl"]),
         }
     }
 }
@@ -96,6 +100,13 @@ impl Drop for Server {
 
 /// Starts a server with an empty bucket.
 fn spawn(maker: Maker, folder: &TempDir) -> (u16, Child) {
+    // Another test may be given a port before the server has it.
+    let started = (0..5).find_map(|_| start(maker, folder));
+    started.unwrap_or_else(|| panic!("the server {maker:?} ends again and again"))
+}
+
+/// Starts a server with an empty bucket, unless the server ends.
+fn start(maker: Maker, folder: &TempDir) -> Option<(u16, Child)> {
     let port = free_port();
     let mut command = match maker {
         Maker::Moto => {
@@ -109,25 +120,43 @@ fn spawn(maker: Maker, folder: &TempDir) -> (u16, Child) {
             command.args(["--silent", "--skipApiVersionCheck", "--disableTelemetry", "--location"]).arg(folder.path());
             command
         }
+        Maker::Seaweed => {
+            let mut command = tool("weed");
+            command.args(["server", "-filer", "-s3", "-s3.iam=false", "-s3.port.iceberg=0", "-master.telemetry=false"]);
+            command.args(["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.volumeSizeLimitMB=1024", "-volume.max=20"]);
+            command.arg(format!("-dir={}", folder.path().display())).arg(format!("-s3.port={port}"));
+            let others = ["master", "volume", "filer"].map(|part| format!("-{part}.port={}", free_port()));
+            let calls = ["master", "volume", "filer", "s3"].map(|part| format!("-{part}.port.grpc={}", free_port()));
+            command.args(others).args(calls);
+            command
+        }
     };
     let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let mut child = spawned.expect("the server is installed");
+    let mut has_ended = || child.try_wait().expect("our own child can be waited for").is_some();
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        let ended = child.try_wait().expect("our own child can be waited for");
-        assert!(ended.is_none(), "the server {maker:?} has ended: {ended:?}");
+        if has_ended() {
+            return None;
+        }
         std::thread::sleep(std::time::Duration::from_millis(20)); // pacing: a poll of a port
     }
     match maker {
-        Maker::Moto => {
+        // SeaweedFS listens before it can make a bucket.
+        Maker::Moto | Maker::Seaweed => {
             let url = format!("http://127.0.0.1:{port}/bucket");
-            must(tool("curl").args(["--silent", "--fail", "-X", "PUT", &url]));
+            while !output(tool("curl").args(["--silent", "--fail", "-X", "PUT", &url])).status.success() {
+                if has_ended() {
+                    return None;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(100)); // pacing: a poll of a server
+            }
         }
         Maker::Azurite => {
             let mut bash = tool("bash");
             must(bash.args(["-c", MAKE_CONTAINER]).env("PORT", port.to_string()).env("KEY", AZURITE_KEY));
         }
     }
-    (port, child)
+    Some((port, child))
 }
 
 impl Store {
@@ -167,8 +196,8 @@ impl Store {
     pub(crate) fn url(&self, place: &super::Place, name: &str) -> String {
         match self {
             Self::Folder => format!("file://{}", place.file(name).display()),
-            Self::Server(server) if server.maker == Maker::Moto => format!("s3://bucket/{name}"),
-            Self::Server(_) => format!("az://bucket/{name}"),
+            Self::Server(server) if server.maker == Maker::Azurite => format!("az://bucket/{name}"),
+            Self::Server(_) => format!("s3://bucket/{name}"),
         }
     }
 
@@ -177,7 +206,7 @@ impl Store {
         if let Self::Server(server) = self {
             let url = format!("http://127.0.0.1:{}", server.proxy.port);
             match server.maker {
-                Maker::Moto => {
+                Maker::Moto | Maker::Seaweed => {
                     command.env("AWS_ENDPOINT_URL", url).env("AWS_REGION", "us-east-1");
                     command.env("AWS_ACCESS_KEY_ID", "none").env("AWS_SECRET_ACCESS_KEY", "none");
                 }
