@@ -41,7 +41,8 @@ fn command_line() -> String {
         "# Command line\n\n\
          `flashfront VERB --help` prints the text of this page. What scripts read goes to stdout, all else to stderr.\n\n\
          | exit code | means |\n|---|---|\n\
-         | 0 | done |\n| 1 | not done, or damage found |\n| 2 | wrong usage; nothing was changed |\n\n\
+         | 0 | done |\n| 1 | not done, or damage found |\n| 2 | wrong usage; nothing was changed |\n\
+         | 130 | Ctrl-C stopped it; the message says what is left as it was |\n\n\
          Every verb has `-q` (say only what went wrong), `-v` (say more on stderr), `-h` and `--help`.\n",
     );
     let mut command = Cli::command();

@@ -22,6 +22,7 @@ mod check;
 mod disposable;
 mod error;
 mod listener;
+mod moved;
 mod names;
 mod shares;
 mod timeouts;
@@ -44,7 +45,6 @@ pub use units::{Age, DirtyLimit, FlashBudget, UnitError};
 pub const REFERENCE: &str = include_str!("config/reference.toml");
 
 /// The least RAM for buffers.
-///
 /// The clients of one thread need 52 MiB, 40 of them for the longest NBD read. An engine of one
 /// lane needs 68 MiB. The daemon asks for more if there are more lanes, or more threads with
 /// clients.
@@ -135,6 +135,9 @@ pub struct Config {
     /// The volumes as a cache knew them that was detached while they were served.
     #[serde(skip)]
     pub(crate) detached: Vec<OriginRecord>,
+    /// The cache device that was named, if the cache has moved since.
+    #[serde(skip)]
+    pub(crate) moved_from: Option<PathBuf>,
     /// The operator's word that the cache may have held dirty data, and that the origins are served
     /// without it.
     #[serde(skip)]
@@ -358,6 +361,7 @@ impl Config {
             take_over: false,
             without_cache: false,
             detached: Vec::new(),
+            moved_from: None,
             accept_missing_dirty_data: false,
             volumes: Vec::new(),
             listeners: Vec::new(),

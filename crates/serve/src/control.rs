@@ -11,7 +11,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use flashfront_engine::Mode;
@@ -25,6 +25,7 @@ use crate::upgrade::{UpgradeHandle, UpgradeOrder};
 mod client;
 mod record;
 mod recorder;
+mod reply;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -45,8 +46,8 @@ pub const PREFETCH_BYTES_MAX: u64 = 1 << 20;
 /// How long a client may take for one line, and for reading its answer; then its connection is
 /// closed.
 pub const LINE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the pump may take for an answer. It answers between two turns of its loop, so this
-/// is not reached unless it hangs.
+/// How long a command may take to be answered. The pump answers between two turns of its loop. So
+/// this is not reached, unless the pump hangs or another change has to end first.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A command of a client.
@@ -279,8 +280,6 @@ pub enum Response {
         to_bytes: u64,
         /// RAM of its index.
         index_bytes: u64,
-        /// Clean blocks that had no room.
-        clean_dropped_blocks: u64,
         /// Clients that stayed connected.
         clients: u64,
         /// For how long they waited.
@@ -295,13 +294,31 @@ pub enum Response {
     },
 }
 
+impl Command {
+    /// Whether the command changes the volumes. Such changes come one after the other.
+    pub(crate) const fn changes_volumes(&self) -> bool {
+        matches!(
+            self,
+            Self::AddVolume { .. }
+                | Self::RemoveVolume { .. }
+                | Self::RenameVolume { .. }
+                | Self::SetReadOnly { .. }
+                | Self::SetShares { .. }
+                | Self::GrowVolume { .. }
+        )
+    }
+}
+
+/// Where the answer to a command goes.
+pub type Reply = reply::Reply<Response>;
+
 /// A command on its way to the pump.
 #[derive(Debug)]
 pub struct ControlCall {
     /// The command.
     pub command: Command,
     /// The channel for the answer. A client that has gone is no error.
-    pub reply: Sender<Response>,
+    pub reply: Reply,
 }
 
 /// The way to the pump, for any thread.
@@ -343,18 +360,11 @@ impl Caller {
     /// Asks the pump and waits for its answer.
     #[must_use]
     pub fn call(&self, command: Command) -> Response {
-        let (reply, answer) = mpsc::channel();
-        let error = |message: &str| Response::Error { message: message.to_owned() };
+        let (reply, answer) = reply::reply();
         let sent = self.calls.send(ControlCall { command, reply });
         if sent.is_err() || self.waker.wake().is_err() {
-            return error("the daemon is stopping");
+            return Response::Error { message: "the daemon is stopping".to_owned() };
         }
-        match answer.recv_timeout(ANSWER_TIMEOUT) {
-            Ok(response) => response,
-            Err(RecvTimeoutError::Disconnected) => error("the daemon is stopping"),
-            Err(RecvTimeoutError::Timeout) => error(
-                "no answer from the daemon's I/O loop within 20 s: it hangs, or the machine is out of memory; see its log",
-            ),
-        }
+        answer.wait(ANSWER_TIMEOUT).unwrap_or_else(|message| Response::Error { message })
     }
 }

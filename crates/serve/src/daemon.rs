@@ -61,6 +61,7 @@ mod members;
 mod mirror;
 mod open;
 mod opened;
+mod own;
 mod prefetch;
 mod reload;
 mod reload_handle;
@@ -113,11 +114,12 @@ use volumes::orders::Volumes;
 /// When it can't start, or the kernel refuses to go on; see [`ServeError`].
 pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     config.check()?;
+    let (mut front, mut config, mut usual) = (None, Cow::Borrowed(config), None);
     let mut before = match hooks.predecessor.take() {
         None => Before::Nobody,
         Some(mut predecessor) => {
-            descriptors::prepare(config);
-            match predecessor.take_over(|offered| judge::judge(offered, config)) {
+            descriptors::prepare(&config);
+            match predecessor.take_over(|offered| judge::judge(offered, &mut config)) {
                 Ok(parcel) => Before::Another(predecessor, parcel),
                 Err(why) => {
                     predecessor.fails(why.clone());
@@ -126,7 +128,6 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
             }
         }
     };
-    let (mut front, mut config, mut usual) = (None, Cow::Borrowed(config), None);
     loop {
         let lived = lone::live_once(&config, || live(&config, &mut hooks, &mut before, &mut front));
         match lived {
@@ -143,9 +144,9 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
             Ok(Life::Ended(ended)) => return Ok(ended),
             Ok(Life::GivesAway(mut handing, closed)) => {
                 // Should it come back, it is on the devices that it has moved to.
-                (config.to_mut().cache, config.to_mut().mirror) = std::mem::take(&mut handing.devices);
-                let parcel = &mut handing.parcel;
-                parcel.state.front = front.as_ref().and_then(|front| parcel.put(front).ok());
+                let (cache, mirror) = std::mem::take(&mut handing.devices);
+                config.to_mut().move_to(cache, mirror);
+                handing.parcel.state.front = front.as_ref().and_then(|front| handing.parcel.put(front).ok());
                 let takes_over = |pid| hooks.successor.iter().for_each(|successor| successor(pid));
                 match handing.give(closed, takes_over) {
                     Given::Back { parcel, operator, why } => {

@@ -85,7 +85,7 @@ impl Grow {
             None => {
                 let mut client = Client::connect(&socket.path())?;
                 client.wait_at_most(PATIENCE)?;
-                let (sizes, _, waited) = told(client.call(&Command::GrowCache {})?)?;
+                let (sizes, waited) = told(client.call(&Command::GrowCache {})?)?;
                 format!("grown: {sizes}; {waited}")
             }
         };
@@ -122,7 +122,7 @@ impl Shrink {
                 }
                 client.wait_at_most(PATIENCE)?;
                 let resized = client.call(&Command::ShrinkCache { bytes: self.size.0 });
-                let (sizes, dropped, waited) = match resized {
+                let (sizes, waited) = match resized {
                     Ok(response) => told(response)?,
                     Err(error) => {
                         // The daemon goes on with the cache as it was, unless it has ended.
@@ -131,7 +131,10 @@ impl Shrink {
                         return Err(error.into());
                     }
                 };
-                format!("shrunk: {sizes}; dropped: {dropped} clean; {waited}")
+                let clean = |report: &StatusReport| human::blocks(report.blocks_cached - report.blocks_dirty);
+                let left = Client::connect(&socket.path()).and_then(|mut client| client.status());
+                let left = left.map_or_else(|_| "some".to_owned(), |report| clean(&report));
+                format!("shrunk: {sizes}; {left} are left of {} of clean data; {waited}", clean(&before))
             }
         };
         tell(&said, started, self.json)
@@ -177,12 +180,11 @@ fn sizes(from_bytes: u64, to_bytes: u64, index_bytes: u64) -> String {
     format!("from {from} to {to}; its index takes {index} of RAM")
 }
 
-/// The sizes, the clean blocks that had no room, and who waited.
-fn told(response: Response) -> anyhow::Result<(String, String, String)> {
-    let Response::Resized { from_bytes, to_bytes, index_bytes, clean_dropped_blocks, clients, paused_ms } = response
-    else {
+/// The sizes, and who waited.
+fn told(response: Response) -> anyhow::Result<(String, String)> {
+    let Response::Resized { from_bytes, to_bytes, index_bytes, clients, paused_ms, .. } = response else {
         anyhow::bail!("an answer to another question: {response:?}");
     };
     let waited = format!("{} waited {paused_ms} ms", human::counted(clients, "client"));
-    Ok((sizes(from_bytes, to_bytes, index_bytes), human::blocks(clean_dropped_blocks), waited))
+    Ok((sizes(from_bytes, to_bytes, index_bytes), waited))
 }

@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::harness::{Daemon, MIB, Volume, flashfront, must, output, show};
 use crate::refusal::assert_refused;
 use crate::told;
+use crate::upgrade::upgraded;
 
 /// Dirty data stays dirty.
 pub(crate) const FROZEN: [&str; 2] = ["--inject", "origin:eio,op=write"];
@@ -265,6 +266,21 @@ fn a_cache_moves_to_a_larger_device_warm_and_dirty() {
     volume.drain();
     daemon.stop();
     assert_sound(&volume.cache);
+}
+
+/// The daemon was started by flags, which name the old device.
+#[test]
+fn a_program_that_takes_over_follows_the_cache_to_its_new_device() {
+    let (volume, daemon) = served(&[]);
+    let new = volume.place.sparse("new.img", 48 * MIB);
+    must(&mut on_device(&volume, ["cache", "replace"], &new));
+    for _ in 0..2 {
+        upgraded(&volume);
+        assert_eq!(volume.status()["cache_path"], new.display().to_string());
+    }
+    volume.drain();
+    daemon.stop();
+    assert_sound(&new);
 }
 
 #[test]

@@ -136,6 +136,8 @@ fn volumes_come_and_go_while_clients_are_served() {
     refused(&volume, &["add", "--name", "more", "--origin", &path(&volume.cache)], "a cache device");
     refused(&volume, &["add", "--name", "a/b", "--origin", &second_path], "the volume name `a/b` can't be used");
     refused(&volume, &["add", "--name", "more", "--origin", "/nowhere"], "/nowhere");
+    let own = format!("nbd+unix:///home?socket={}", volume.socket.display());
+    refused(&volume, &["add", "--name", "more", "--origin", &own], "leads to this daemon itself, by unix:");
     refused(&volume, &["rename", "home", "data"], "there is a volume `data` already");
     refused(&volume, &["rename", "hone", "house"], "no volume `hone`; there are: data, home");
     refused(&volume, &["remove", "home", "--destage"], "volume `home` has 1 client");
@@ -191,6 +193,43 @@ fn volumes_come_and_go_while_clients_are_served() {
     assert_eq!(names, ["data"], "of the stopped cache");
 }
 
+/// What an operator is refused must not be done later. But the dirty blocks of the volume that goes
+/// may be given up after all.
+#[test]
+fn no_change_waits_behind_a_volume_that_is_destaged_before_it_goes() {
+    let mut volume = Volume::served(64, 64, "writeback");
+    let second = volume.place.sparse("second.img", 64 * MIB);
+    must(volume.ask_two(["volume", "add"]).args(["--name", "home", "--origin"]).arg(&second));
+    volume.kill9();
+    // The origins take nothing.
+    volume.options = vec!["--inject", "origin:nospace,op=write"];
+    volume.start_several();
+    for name in ["data", "home"] {
+        let mut client = connect_to(&volume, name);
+        client.write_at(0, &vec![3; MIB as usize], true).expect("the volume can be written");
+        drop(client);
+        wait_for_no_clients(&volume, name);
+    }
+    must(volume.ask_two(["volume", "remove"]).args(["home", "--destage"]));
+    let third = volume.place.sparse("third.img", 64 * MIB).display().to_string();
+    let words = "volume `home` is being removed, and its dirty blocks are written to its origin first";
+    refused(&volume, &["remove", "data", "--discard-dirty"], words);
+    refused(&volume, &["add", "--name", "more", "--origin", &third], words);
+    refused(&volume, &["rename", "data", "date"], words);
+    must(volume.ask_two(["volume", "remove"]).args(["home", "--discard-dirty"]));
+    let told = volume.stderr();
+    assert!(told.contains("volume home: removed by the operator, who gave up 1.00 MiB of dirty blocks"), "{told}");
+    must(volume.ask_two(["volume", "rename"]).args(["data", "date"]));
+    volume.kill9();
+    volume.options.clear();
+    volume.start_several();
+    let mut bytes = vec![0; MIB as usize];
+    connect_to(&volume, "date").read_at(0, &mut bytes).expect("the volume can be read");
+    assert!(bytes.iter().all(|byte| *byte == 3), "the other volume keeps its dirty blocks");
+    volume.stop();
+    volume.assert_sound();
+}
+
 /// The file, the folder of FUSE and the sockets of vhost-user-blk follow the volumes.
 #[test]
 fn a_volume_of_the_file_is_added_and_shows_everywhere() {
@@ -220,6 +259,8 @@ fn a_volume_of_the_file_is_added_and_shows_everywhere() {
     daemon.says("volume home: added");
     assert_eq!(std::fs::metadata(folder.join("home")).expect("it is shown").len(), 64 * MIB);
     assert!(volume.place.socket("home.guest").exists() && volume.place.socket("root.guest").exists());
+    let own = folder.join("root").display().to_string();
+    refused(&volume, &["add", "--name", "more", "--origin", &own], "root leads to this daemon itself, by ");
     let shown = File::options().write(true).open(folder.join("home")).expect("the file can be opened");
     shown.write_all_at(&[7; 4096], 0).expect("the file can be written");
     drop(shown);

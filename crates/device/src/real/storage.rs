@@ -153,6 +153,12 @@ impl Storage {
         self.levels.iter().find(is_of_other).map(|level| level.name.as_path())
     }
 
+    /// Whether one of the levels is a file of this file system, by the number that `stat` tells.
+    #[must_use]
+    pub fn lies_on(&self, file_system: u64) -> bool {
+        self.levels.iter().any(|level| matches!(level.store, Store::File { dev, .. } if dev == file_system))
+    }
+
     /// Whether this block device is one of the levels.
     fn has(&self, rdev: u64) -> bool {
         self.levels.iter().any(|level| level.store == Store::Block { rdev })

@@ -202,7 +202,9 @@ impl fmt::Display for VolumeError {
         match self {
             Self::NoSuchVolume => write!(f, "the cache has no such volume; see `flashfront volume list`"),
             Self::NameTaken(_) => write!(f, "another volume of the cache has that name; choose another one"),
-            Self::BadName => write!(f, "a name has 1 to {NAME_BYTES_MAX} bytes; choose another one"),
+            Self::BadName => {
+                write!(f, "a name has 1 to {NAME_BYTES_MAX} letters, digits, `.`, `_` or `-`; choose another one")
+            }
             Self::BadSize => {
                 write!(f, "the size of the origin is no multiple of 512 bytes, or 0; choose another origin")
             }

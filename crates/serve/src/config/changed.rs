@@ -35,6 +35,7 @@ impl Config {
             accept_missing_dirty_data: _,
             volumes: _,
             detached: _,
+            moved_from: _,
             listeners,
             policy,
         } = self;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Answers the operator's calls, which come over the control socket and the HTTP port.
 
-use std::sync::mpsc::Sender;
-
 use flashfront_engine::format::Mirror;
 use flashfront_engine::{Control, DeviceId, DirtyOnRemove, Event, Input, OriginStatus, Status};
 
@@ -13,7 +11,7 @@ use super::set::{Changes, set};
 use super::volumes::orders::{Order, Wanted};
 use super::whole::whole;
 use super::{Daemon, hangs, link, switch};
-use crate::control::{CONNECTIONS_MAX, Command, Dirty, Response};
+use crate::control::{CONNECTIONS_MAX, Command, Dirty, Reply, Response};
 use crate::frontend::export_of;
 use crate::http::ASKING_MAX;
 use crate::report::{Facts, StatusReport, VolumeFacts, counted};
@@ -35,8 +33,9 @@ impl Daemon {
             && let Some(lead) = self.held.member(pairing.lead)
         {
             let other = self.held.member(1 - pairing.lead).filter(|_| pairing.mirror == Mirror::Whole);
-            self.config.mirror = other.map(|file| file.path().to_owned());
-            self.config.cache = lead.path().to_owned();
+            let other = other.map(|file| file.path().to_owned());
+            let lead = lead.path().to_owned();
+            self.config.move_to(lead, other);
         }
     }
 
@@ -48,6 +47,10 @@ impl Daemon {
         self.change_volumes();
         for _ in 0..CALLS_MAX {
             let Some(call) = self.pump.call() else { return };
+            // A change of volumes begins when the one before it has ended.
+            if !call.command.changes_volumes() && !call.reply.begin() {
+                continue;
+            }
             let Some(response) = self.answer(call.command, &call.reply) else {
                 self.change_volumes();
                 continue;
@@ -68,7 +71,7 @@ impl Daemon {
     }
 
     /// Carries out a command. `None`: the answer comes later.
-    fn answer(&mut self, command: Command, reply: &Sender<Response>) -> Option<Response> {
+    fn answer(&mut self, command: Command, reply: &Reply) -> Option<Response> {
         Some(match command {
             Command::AddMirror { device, force } => {
                 let (new_mirror, cache) = self.new_mirror();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether this program can go on with what a running daemon has, before anything is touched.
 
+use std::borrow::Cow;
+
 use flashfront_engine::format;
 
 use super::error::{OriginsError, ServeError};
@@ -17,6 +19,8 @@ pub(super) fn offer(config: &Config, format: Option<u32>) -> Offer {
         version: version(),
         format,
         cache: config.cache.clone(),
+        mirror: config.mirror.clone(),
+        moved_from: config.moved_from.clone(),
         control: config.control.clone(),
         listeners: config.listeners.iter().map(told).collect(),
         http: config.http.map(|address| address.to_string()),
@@ -27,8 +31,13 @@ pub(super) fn offer(config: &Config, format: Option<u32>) -> Offer {
 }
 
 /// Judges an offer by the configuration that this program would serve by. Returns why the program
-/// can't go on with what there is, if it can't.
-pub(super) fn judge(offered: &Offer, config: &Config) -> Option<String> {
+/// can't go on with what there is, if it can't. If the cache has moved since the daemon was started
+/// in the same words, the configuration follows.
+pub(super) fn judge(offered: &Offer, config: &mut Cow<'_, Config>) -> Option<String> {
+    if offered.moved_from.as_ref() == Some(&config.cache) {
+        config.to_mut().move_to(offered.cache.clone(), offered.mirror.clone());
+    }
+    let config: &Config = config;
     let unknown = resolve::unknown(&config.volumes, &offered.known).map(|name| OriginsError::NoSuchVolume {
         cache: config.cache.clone(),
         name: name.to_owned(),
@@ -51,14 +60,14 @@ fn refusal(offered: &Offer, config: &Config) -> Option<String> {
     }
     let own = offer(config, offered.format);
     let keys = [
-        ("cache", offered.cache != own.cache),
-        ("control", offered.control != own.control),
-        ("http", offered.http != own.http),
-        ("[[listen]]", offered.listeners != own.listeners),
-        ("[tls]", offered.tls != own.tls),
-        ("[[volume]]", offered.volumes != own.volumes),
+        (format!("cache ({}, not {})", own.cache.display(), offered.cache.display()), offered.cache != own.cache),
+        ("control".to_owned(), offered.control != own.control),
+        ("http".to_owned(), offered.http != own.http),
+        ("[[listen]]".to_owned(), offered.listeners != own.listeners),
+        ("[tls]".to_owned(), offered.tls != own.tls),
+        ("[[volume]]".to_owned(), offered.volumes != own.volumes),
     ];
-    let changed: Vec<&str> = keys.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect();
+    let changed: Vec<String> = keys.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect();
     let told = changed.join(", ");
     (!changed.is_empty())
         .then(|| format!("its configuration differs from the daemon's, and clients would be lost: {told}"))
@@ -110,6 +119,7 @@ mod tests {
     fn a_program_that_would_lose_clients_says_so_before() {
         let running = config();
         let offered = offer(&running, Some(2));
+        let judge = |offered: &Offer, config: &Config| judge(offered, &mut Cow::Borrowed(config));
         assert_eq!(judge(&offered, &running), None);
         let mut next = config();
         next.listeners[0] = Listener::Nbd(Listen::Unix("/other".into()));
@@ -126,7 +136,7 @@ mod tests {
         let running = config();
         let judged = |known: &[&str]| {
             let known = known.iter().map(|name| (*name).to_owned()).collect();
-            judge(&Offer { known, ..offer(&running, Some(2)) }, &running)
+            judge(&Offer { known, ..offer(&running, Some(2)) }, &mut Cow::Borrowed(&running))
         };
         assert_eq!(judged(&[]), None, "a cache that does not know");
         assert_eq!((judged(&["data", "home"]), judged(&["root"])), (None, None));
@@ -135,8 +145,22 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_is_started_in_the_same_words_follows_a_cache_that_has_moved() {
+        let (mut running, started) = (config(), config());
+        running.move_to("/new".into(), Some("/other".into()));
+        running.move_to("/newest".into(), None);
+        let mut next = Cow::Borrowed(&started);
+        assert_eq!(judge(&offer(&running, Some(2)), &mut next), None);
+        assert_eq!((next.cache.to_str(), &next.mirror), (Some("/newest"), &None));
+        let other = Config { cache: "/elsewhere".into(), ..config() };
+        let said = judge(&offer(&running, Some(2)), &mut Cow::Borrowed(&other)).unwrap();
+        assert!(said.contains("cache (/elsewhere, not /newest)"), "{said}");
+    }
+
+    #[test]
     fn a_newer_format_and_another_hand_over_are_refused() {
         let running = config();
+        let judge = |offered: &Offer, config: &Config| judge(offered, &mut Cow::Borrowed(config));
         let said = judge(&offer(&running, Some(99)), &running).unwrap();
         assert!(said.contains("format version 99"), "{said}");
         let offered = Offer { hand_over: HAND_OVER + 1, ..offer(&running, None) };

@@ -8,7 +8,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 
 use flashfront_device::real::{Access, DeviceFile, OpenError, is_uri, watched};
 use flashfront_engine::{Control, Input, MirrorStatus, Status};
@@ -17,9 +17,10 @@ use super::error::ServeError;
 use super::held::Held;
 use super::link;
 use super::open::{member_id, patient};
+use super::own::Own;
 use super::stop::StopHandle;
 use crate::config::{Config, Size};
-use crate::control::Response;
+use crate::control::{Reply, Response};
 use crate::offline::{self, FormatError};
 use crate::pump::Pump;
 use crate::storage;
@@ -63,6 +64,8 @@ pub(super) enum MirrorError {
     Relative(PathBuf),
     #[error("{path} is in use by this cache, as {used}{ways}; a mirror needs a device of its own", path = path.display(), used = used.display())]
     InUse { path: PathBuf, used: PathBuf, ways: String },
+    #[error("{path} leads to this daemon itself, by {place}; its cache needs a device that others have", path = path.display())]
+    Own { path: PathBuf, place: String },
     #[error("{path} has {found}, and the cache {needed}; a mirror must be at least as large", path = path.display(), found = Size(*found).told(), needed = Size(*needed).told())]
     Small { path: PathBuf, needed: u64, found: u64 },
     #[error("{path} has blocks of {found}; a cache device may have 4 KiB at most", path = path.display(), found = Size(u64::from(*found)))]
@@ -90,7 +93,7 @@ pub(super) struct NewMirror(Option<Opening>);
 struct Opening {
     opened: Receiver<Result<DeviceFile, MirrorError>>,
     aim: Aim,
-    reply: Sender<Response>,
+    reply: Reply,
 }
 
 /// What a new device becomes.
@@ -113,7 +116,7 @@ pub(super) struct Cache<'a> {
 
 impl NewMirror {
     /// Begins to open the device at `path`. The answer comes when the engine has it.
-    pub(super) fn add(&mut self, mut cache: Cache<'_>, path: &Path, force: bool, aim: Aim, reply: Sender<Response>) {
+    pub(super) fn add(&mut self, mut cache: Cache<'_>, path: &Path, force: bool, aim: Aim, reply: Reply) {
         match cache.begin_opening(self.0.is_some(), path, force, aim) {
             Ok(opened) => self.0 = Some(Opening { opened, aim, reply }),
             Err(error) => answer(&reply, Err(error)),
@@ -194,9 +197,9 @@ impl Cache<'_> {
         let used: Vec<PathBuf> = self.held.paths().map(Path::to_owned).collect();
         let (sender, opened) = mpsc::channel();
         let stop = self.stop.clone();
-        let config = self.config.clone();
+        let (config, own) = (self.config.clone(), Own::of(self.config));
         let open = move || {
-            let opened = answered_mirror(&config, move || open(&path, &used, needed, force));
+            let opened = answered_mirror(&config, move || open(&path, (&used, &own), needed, force));
             // A daemon that has ended meanwhile doesn't need it.
             let _ = sender.send(opened);
             stop.wake();
@@ -240,12 +243,15 @@ fn answered_mirror(
 }
 
 /// Opens and wipes a device; refuses each device that `format` would refuse.
-fn open(path: &Path, used: &[PathBuf], needed: u64, force: bool) -> Result<DeviceFile, MirrorError> {
+fn open(path: &Path, (used, own): (&[PathBuf], &Own), needed: u64, force: bool) -> Result<DeviceFile, MirrorError> {
     for used in used {
         if let Some(shared) = storage::shared(path, used) {
             let ways = storage::in_brackets(&shared);
             return Err(MirrorError::InUse { path: path.to_owned(), used: used.clone(), ways });
         }
+    }
+    if let Some(place) = own.reached_by(path) {
+        return Err(MirrorError::Own { path: path.to_owned(), place });
     }
     let file = DeviceFile::open(path, Access::Exclusive)?;
     let geometry = file.geometry();
@@ -269,7 +275,7 @@ fn close(file: Option<Arc<DeviceFile>>) {
     let _ = std::thread::Builder::new().name("close".to_owned()).spawn(move || drop(file));
 }
 
-pub(super) fn answer(to: &Sender<Response>, done: Result<(), MirrorError>) {
+pub(super) fn answer(to: &Reply, done: Result<(), MirrorError>) {
     // A client that has gone is no error.
     let _ = to.send(match done {
         Ok(()) => Response::Done,

@@ -3,12 +3,11 @@
 //! [`crate::frontend::prefetch`].
 
 use std::ops::Range;
-use std::sync::mpsc::Sender;
 
 use flashfront_engine::{Mode, SECTOR_BYTES};
 
 use crate::config::Config;
-use crate::control::{PREFETCH_BYTES_MAX, Response};
+use crate::control::{PREFETCH_BYTES_MAX, Reply, Response};
 use crate::frontend::prefetch::Order;
 use crate::pump::Pump;
 
@@ -18,7 +17,7 @@ pub(super) fn prefetch(
     name: &str,
     bytes: Range<u64>,
     replace: bool,
-    reply: &Sender<Response>,
+    reply: &Reply,
 ) -> Result<(), String> {
     if config.without_cache {
         return Err(

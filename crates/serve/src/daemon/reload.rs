@@ -26,6 +26,8 @@ struct Changes {
     orders: Vec<Order>,
     /// The changes for the log, as in "dirty_limit is 50%".
     told: Vec<String>,
+    /// What becomes of the volumes is told when it is done, or refused.
+    ordered: Vec<String>,
 }
 
 /// The parts of a running daemon that a reload can change.
@@ -53,6 +55,7 @@ impl Running<'_> {
             }
         };
         let told = if changes.told.is_empty() { "nothing".to_owned() } else { changes.told.join(", ") };
+        let ordered = changes.ordered.join(", ");
         self.change(changes);
         if config.is_none() {
             tracing::info!(
@@ -61,6 +64,9 @@ impl Running<'_> {
             return;
         }
         tracing::info!("reload: taken over: {told}");
+        if !ordered.is_empty() {
+            tracing::info!("reload: wanted of the volumes: {ordered}; the log says what becomes of each");
+        }
         // It may change what the log tells.
         taken();
         let left = running.changed_until_restart(next);
@@ -91,9 +97,11 @@ impl Running<'_> {
         changes.told.push(format!("dirty_limit is {asked}"));
         changes.sequential_bypass_bytes = Some(next.policy.sequential_bypass.0);
         changes.told.push(format!("sequential_bypass is {}", next.policy.sequential_bypass));
+        let status = self.pump.engine().status();
         for volume in &self.config.volumes {
             let mode = next.volumes.iter().find(|other| other.name == volume.name).and_then(|other| other.mode);
-            if let Some(mode) = mode {
+            let before = status.origins.iter().find(|it| it.id == volume.id).map(|it| it.mode);
+            if let Some(mode) = mode.filter(|mode| Some(*mode) != before) {
                 changes.modes.push((volume.id, mode));
                 changes.told.push(format!("the mode of {} is {mode}", volume.name));
             }
@@ -108,7 +116,7 @@ impl Running<'_> {
         for volume in &next.volumes {
             let name = volume.name.clone();
             let Some(running) = self.config.volumes.iter().find(|running| running.name == name) else {
-                changes.told.push(format!("{name} is added"));
+                changes.ordered.push(format!("{name} is to be added"));
                 let (origin, mode, shares) = (volume.origin.clone(), volume.mode.unwrap_or_default(), volume.shares());
                 let read_only = volume.read_only.unwrap_or(false);
                 changes.orders.push(Order::Add(Wanted { name, origin, mode, read_only, shares }));
@@ -117,12 +125,12 @@ impl Running<'_> {
             let superblock = self.pump.engine().superblock();
             let Some(record) = superblock.origin(running.id) else { continue };
             if let Some(read_only) = volume.read_only.filter(|read_only| *read_only != record.read_only) {
-                changes.told.push(format!("{name} is {}", if read_only { "read-only" } else { "writable" }));
+                changes.ordered.push(format!("{name} is to be {}", if read_only { "read-only" } else { "writable" }));
                 changes.orders.push(Order::SetReadOnly { name: name.clone(), read_only });
             }
             let shares = volume.shares();
             if shares.of(record.shares, superblock) != record.shares {
-                changes.told.push(format!("the limits of {name} are {shares}"));
+                changes.ordered.push(format!("the limits of {name} are to be {shares}"));
                 changes.orders.push(Order::SetShares { name, shares });
             }
         }
@@ -141,10 +149,7 @@ impl Running<'_> {
         let limit = changes.dirty_limit_blocks.map(|blocks| Control::SetDirtyLimit { blocks });
         let bypass = changes.sequential_bypass_bytes.map(|bytes| Control::SetSequentialBypass { bytes });
         *self.sequential_bypass = changes.sequential_bypass_bytes.map_or(*self.sequential_bypass, Size);
-        let status = self.pump.engine().status();
-        let changed = |origin, mode| status.origins.iter().any(|it| it.id == origin && it.mode != mode);
-        let modes = changes.modes.into_iter().filter(|(origin, mode)| changed(*origin, *mode));
-        let modes = modes.map(|(origin, mode)| Control::SetMode { origin, mode });
+        let modes = changes.modes.into_iter().map(|(origin, mode)| Control::SetMode { origin, mode });
         for control in limit.into_iter().chain(bypass).chain(modes).collect::<Vec<_>>() {
             self.pump.apply(Input::Control(control));
         }

@@ -10,6 +10,8 @@
 
 use std::path::PathBuf;
 
+use flashfront_engine::Engine;
+
 use crate::config;
 use crate::control::Response;
 use crate::offline::{self, CacheGrown, CacheShrunk};
@@ -32,7 +34,6 @@ struct Done {
     from_bytes: u64,
     to_bytes: u64,
     index_bytes: u64,
-    clean_dropped: u64,
 }
 
 /// The new size of a cache.
@@ -48,7 +49,7 @@ impl Resize {
     /// `may_be_dirty`: what is dirty can stay in the cache. `state`: the folder that remembers
     /// failures of caches.
     pub(super) const fn new(device: PathBuf, state: Option<PathBuf>, size: NewSize, may_be_dirty: bool) -> Self {
-        let done = Done { from_bytes: 0, to_bytes: 0, index_bytes: 0, clean_dropped: 0 };
+        let done = Done { from_bytes: 0, to_bytes: 0, index_bytes: 0 };
         Self { device, state, size, may_be_dirty, done }
     }
 
@@ -63,31 +64,35 @@ impl Resize {
             NewSize::OfDevice => {
                 let it = offline::grow(device, state).map_err(|error| error.to_string())?;
                 let CacheGrown { from_bytes, to_bytes, index_bytes } = it;
-                Done { from_bytes, to_bytes, index_bytes, clean_dropped: 0 }
+                Done { from_bytes, to_bytes, index_bytes }
             }
             NewSize::Bytes(bytes) => {
                 let it = offline::shrink_closed(device, state, bytes).map_err(|error| error.to_string())?;
-                let CacheShrunk { from_bytes, to_bytes, index_bytes, clean_dropped, .. } = it;
-                Done { from_bytes, to_bytes, index_bytes, clean_dropped }
+                let CacheShrunk { from_bytes, to_bytes, index_bytes, .. } = it;
+                Done { from_bytes, to_bytes, index_bytes }
             }
         };
         Ok(())
     }
 
+    /// Tells the operator that the cache has the wanted size already. Nobody waited.
+    pub(super) fn is_needless(engine: &Engine, operator: Operator) {
+        let bytes = engine.superblock().cache_bytes;
+        operator.answer(&Response::Resized {
+            from_bytes: bytes,
+            to_bytes: bytes,
+            index_bytes: engine.status().index_bytes,
+            clients: 0,
+            paused_ms: 0,
+        });
+    }
+
     /// Tells the log and the operator that clients are served with the new size.
     pub(super) fn is_done(&self, (clients, paused_ms): (u64, u64), operator: Operator) {
-        let Done { from_bytes, to_bytes, index_bytes, clean_dropped } = self.done;
+        let Done { from_bytes, to_bytes, index_bytes } = self.done;
         let [from, to] = [from_bytes, to_bytes].map(|bytes| config::Size(bytes).told());
         let (device, clients_told) = (self.device.display(), counted(clients, "client"));
         tracing::info!("{device}: the cache has {to} now, and had {from}; {clients_told} waited {paused_ms} ms");
-        let clean_dropped_blocks = clean_dropped;
-        operator.answer(&Response::Resized {
-            from_bytes,
-            to_bytes,
-            index_bytes,
-            clean_dropped_blocks,
-            clients,
-            paused_ms,
-        });
+        operator.answer(&Response::Resized { from_bytes, to_bytes, index_bytes, clients, paused_ms });
     }
 }

@@ -101,7 +101,8 @@ impl Switch {
             }
             Aim::Attach { device, force } => {
                 (next.without_cache, next.accept_missing_dirty_data) = (false, false);
-                (next.cache, next.mirror, next.without_mirror) = (device.clone(), None, false);
+                next.move_to(device.clone(), None);
+                next.without_mirror = false;
                 next.detached.clear();
                 let origins: Vec<PathBuf> = self.volumes.iter().map(|volume| volume.origin.clone()).collect();
                 offline::format_for(device, *force, &self.known, &origins).map_err(|error| error.to_string())?;
@@ -240,7 +241,11 @@ fn is_fit(device: &Path, force: bool, origins: &[PathBuf], kept: u64) -> Result<
 /// Begins to give the cache another size, or refuses that.
 pub(super) fn order_resize(daemon: &mut Daemon, size: NewSize, operator: Operator) {
     let resize = match to_resize(daemon, size) {
-        Ok(resize) => resize,
+        Ok(Some(resize)) => resize,
+        Ok(None) => {
+            daemon.pump.apply(Input::Control(Control::Vacate { keep_segments: None, dirty_limit_blocks: None }));
+            return Resize::is_needless(daemon.pump.engine(), operator);
+        }
         Err(why) => return refuse(operator, format!("{why}; nothing was changed")),
     };
     tracing::info!("the cache is to get another size, by the operator");
@@ -300,8 +305,9 @@ fn device(daemon: &Daemon) -> Result<Arc<DeviceFile>, String> {
     file.ok_or_else(|| "the cache device is not open".to_owned())
 }
 
-/// Looks at the cache, and refuses what would fail when clients wait.
-fn to_resize(daemon: &Daemon, size: NewSize) -> Result<Resize, String> {
+/// Looks at the cache, and refuses what would fail when clients wait. `None`: the cache has that
+/// size already.
+fn to_resize(daemon: &Daemon, size: NewSize) -> Result<Option<Resize>, String> {
     let file = device(daemon)?;
     let (device, engine) = (file.path().to_owned(), daemon.pump.engine());
     let now = engine.superblock();
@@ -313,6 +319,9 @@ fn to_resize(daemon: &Daemon, size: NewSize) -> Result<Resize, String> {
         }
         NewSize::Bytes(bytes) => offline::shrunk(&device, now, bytes).map_err(|error| error.to_string())?.0,
     };
+    if next.cache_bytes == now.cache_bytes {
+        return Ok(None);
+    }
     limit_of(daemon, &next).map_err(|error| error.to_string())?;
     // What can't be moved has to be destaged.
     let may_be_dirty = size == NewSize::OfDevice || can_move(daemon);
@@ -326,7 +335,7 @@ fn to_resize(daemon: &Daemon, size: NewSize) -> Result<Resize, String> {
             ));
         }
     }
-    Ok(Resize::new(device, daemon.config.state.clone(), size, may_be_dirty))
+    Ok(Some(Resize::new(device, daemon.config.state.clone(), size, may_be_dirty)))
 }
 
 /// The dirty limit with the next size, if that is possible.

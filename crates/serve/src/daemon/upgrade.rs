@@ -63,7 +63,7 @@ impl Daemon {
     fn order_upgrade(&mut self, order: UpgradeOrder) {
         let UpgradeOrder { wish, operator } = order;
         if !matches!(self.upgrading, Upgrading::Not) {
-            return refuse(operator, "an upgrade is under way already".to_owned());
+            return refuse(operator, "an upgrade, or a change of the cache, is under way already".to_owned());
         }
         if !self.can_upgrade {
             return refuse(operator, "this daemon is no `serve`: it ends with the program that began it".to_owned());

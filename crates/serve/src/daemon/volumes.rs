@@ -12,14 +12,15 @@ use std::sync::mpsc::TryRecvError;
 use flashfront_device::real::{DeviceFile, is_uri};
 use flashfront_engine::format::Shares;
 use flashfront_engine::{
-    Control, Destage, DeviceId, DirtyOnRemove, Engine, Input, OriginId, VolumeChange, VolumeError,
+    BLOCK_BYTES, Control, Destage, DeviceId, DirtyOnRemove, Engine, Input, OriginId, VolumeChange, VolumeError,
 };
 
 use super::error::failed;
 use super::open::{listen_for, patient};
+use super::own::Own;
 use super::{Daemon, changes, link};
-use crate::config::{ConfigError, Listener, Volume, name_is_usable};
-use crate::control::Response;
+use crate::config::{ConfigError, Listener, Size, Volume, name_is_usable};
+use crate::control::{self, Response};
 use crate::frontend::Export;
 use crate::stale::Watch;
 
@@ -50,6 +51,9 @@ impl Daemon {
         while !self.volumes.is_busy()
             && let Some((order, reply)) = self.volumes.queue.pop_front()
         {
+            if reply.as_ref().is_some_and(|reply| !reply.begin()) {
+                continue;
+            }
             let (name, begun) = match order {
                 Order::Add(wanted) => (wanted.name.clone(), self.begin_adding(wanted, &reply)),
                 Order::Remove { name, dirty, disconnect } => {
@@ -75,6 +79,39 @@ impl Daemon {
             };
             refuse(&name, &reply, begun);
         }
+        self.refuse_to_wait();
+    }
+
+    /// Operators need not wait until a volume that goes is destaged, and may give up what is left
+    /// of its dirty blocks. What the config file wants waits.
+    fn refuse_to_wait(&mut self) {
+        let Some(id) = self.volumes.destaging() else { return };
+        let leaving = self.config.volume(id).map_or_else(String::new, |volume| volume.name.clone());
+        for (order, reply) in std::mem::take(&mut self.volumes.queue) {
+            match &order {
+                Order::Remove { name, dirty: DirtyOnRemove::Discard, .. } if *name == leaving => {
+                    self.give_up_the_rest(id, &reply);
+                }
+                _ if reply.is_some() => answer(&reply, &Err(VolumesError::Removing(leaving.clone()))),
+                _ => self.volumes.order(order, reply),
+            }
+        }
+    }
+
+    /// A volume that is destaged before it goes is to go without what is left.
+    fn give_up_the_rest(&mut self, id: OriginId, reply: &Reply) {
+        let begins = reply.as_ref().is_none_or(control::Reply::begin);
+        let Some(Asked { what: What::Remove { export, .. }, .. }) = self.volumes.asked.take_if(|_| begins) else {
+            return;
+        };
+        let (blocks, dirty) = (self.dirty_blocks_of(id), DirtyOnRemove::Discard);
+        let what = What::Remove { id, export, dirty, blocks };
+        self.ask(VolumeChange::Remove { origin: id, dirty }, what, reply);
+    }
+
+    fn dirty_blocks_of(&self, id: OriginId) -> u64 {
+        let status = self.pump.engine().status();
+        status.origins.iter().find(|it| it.id == id).map_or(0, |it| it.blocks_dirty)
     }
 
     /// Whether volumes can be changed at all.
@@ -136,6 +173,7 @@ impl Daemon {
             state: self.config.state.clone(),
             uuid: superblock.uuid,
             shares,
+            own: Own::of(&self.config),
             timeout: self.config.timeout_of_origin(&Volume::new(&wanted.name, wanted.origin.clone())),
         };
         let opened = open::begin(&wanted, known, &self.stop)?;
@@ -199,8 +237,7 @@ impl Daemon {
             return Err(VolumesError::Last(name.to_owned()));
         }
         let id = self.config.volumes[at].id;
-        let status = self.pump.engine().status();
-        let blocks = status.origins.iter().find(|it| it.id == id).map_or(0, |it| it.blocks_dirty);
+        let blocks = self.dirty_blocks_of(id);
         if dirty == DirtyOnRemove::Refuse && blocks > 0 {
             return Err(VolumesError::Dirty { name: name.to_owned(), blocks });
         }
@@ -216,7 +253,7 @@ impl Daemon {
         }
         let exports = self.pump.exports().iter().filter(|export| export.origin != id).cloned().collect();
         self.pump.set_exports(exports);
-        let (change, what) = (VolumeChange::Remove { origin: id, dirty }, What::Remove { id, export });
+        let (change, what) = (VolumeChange::Remove { origin: id, dirty }, What::Remove { id, export, dirty, blocks });
         if dirty == DirtyOnRemove::Destage && blocks > 0 {
             // To destage may take longer than an operator's program waits; `status` shows the rest.
             self.ask(change, what, &None);
@@ -259,8 +296,8 @@ impl Daemon {
         };
         let done = match what {
             What::Add(coming) => self.added(*coming),
-            What::Remove { id, .. } => {
-                self.removed(id);
+            What::Remove { id, dirty, blocks, .. } => {
+                self.removed(id, if dirty == DirtyOnRemove::Discard { blocks } else { 0 });
                 Ok(())
             }
             What::Rename { id, to } => {
@@ -343,19 +380,23 @@ impl Daemon {
         listening
     }
 
-    /// Lets go of a volume that the cache has no more.
-    fn removed(&mut self, id: OriginId) {
+    /// Lets go of a volume that the cache has no more. So many dirty blocks were given up.
+    fn removed(&mut self, id: OriginId, given_up: u64) {
         let Some(at) = self.config.volumes.iter().position(|volume| volume.id == id) else { return };
         let volume = self.config.volumes.remove(at);
         self.uris.remove(at);
         self.pump.end_frontends_of(id);
         self.pump.forget(id);
         close(self.held.take_origin(id));
-        tracing::info!(
-            "volume {}: removed by the operator; {} is complete without the cache",
-            volume.name,
-            volume.origin.display()
-        );
+        let (name, origin) = (volume.name, volume.origin.display());
+        if given_up == 0 {
+            tracing::info!("volume {name}: removed by the operator; {origin} is complete without the cache");
+        } else {
+            tracing::warn!(
+                "volume {name}: removed by the operator, who gave up {} of dirty blocks; {origin} lacks them",
+                Size(given_up * BLOCK_BYTES)
+            );
+        }
     }
 
     fn renamed(&mut self, id: OriginId, to: String) {

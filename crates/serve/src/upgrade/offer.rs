@@ -16,6 +16,12 @@ pub(crate) struct Offer {
     pub(crate) format: Option<u32>,
     /// The cache device, as it is named.
     pub(crate) cache: PathBuf,
+    /// Its mirror.
+    #[serde(default)]
+    pub(crate) mirror: Option<PathBuf>,
+    /// The cache device that the daemon was started with, if the cache has moved since.
+    #[serde(default)]
+    pub(crate) moved_from: Option<PathBuf>,
     /// The control socket.
     pub(crate) control: PathBuf,
     /// The places where clients connect.

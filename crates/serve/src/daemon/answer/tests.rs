@@ -37,7 +37,7 @@ fn operators_who_ask_without_end_leave_clients_their_turns() {
     let (mut daemon, calls) = opened(&config);
     let (reply, answers) = channel();
     for _ in 0..1000 {
-        calls.send(ControlCall { command: Command::Status, reply: reply.clone() }).unwrap();
+        calls.send(ControlCall { command: Command::Status, reply: reply.clone().into() }).unwrap();
     }
     daemon.answer_calls();
     let mut answered = answers.try_iter().count();
@@ -110,7 +110,7 @@ fn who_asks_while_front_ends_start_is_answered() {
     let config = bench.config();
     let (mut daemon, calls) = opened(&config);
     let (reply, answers) = channel();
-    let asks = Some(ControlCall { command: Command::Status, reply });
+    let asks = Some(ControlCall { command: Command::Status, reply: reply.into() });
     let here: Vec<Box<dyn Frontend>> = vec![Box::new(Starting { asks, calls })];
     daemon.begin_serving(Listening { here, ..Listening::default() }, Vec::new()).unwrap();
     match answers.try_recv() {
@@ -133,7 +133,7 @@ fn a_stop_does_not_wait_for_operators_who_wait() {
     // It is waited for a little, as by the time of this stop.
     file.lock().unwrap();
     let (add, added) = channel();
-    calls.send(ControlCall { command: Command::AddMirror { device, force: false }, reply: add }).unwrap();
+    calls.send(ControlCall { command: Command::AddMirror { device, force: false }, reply: add.into() }).unwrap();
     daemon.answer_calls();
     assert_eq!(added.try_recv(), Err(TryRecvError::Empty), "the device is being opened");
     daemon.stop.stop_at_once();
@@ -141,7 +141,7 @@ fn a_stop_does_not_wait_for_operators_who_wait() {
     let (reply, answers) = channel();
     assert_eq!(added.try_recv(), Err(TryRecvError::Disconnected));
     // An operator that comes now gets no answer, either.
-    let late = calls.send(ControlCall { command: Command::Status, reply });
+    let late = calls.send(ControlCall { command: Command::Status, reply: reply.into() });
     assert!(late.is_err() || answers.try_recv() == Err(TryRecvError::Disconnected));
     daemon.close(false).unwrap();
 }

@@ -16,7 +16,7 @@ use crate::stale::ChangeError;
 #[derive(Debug, thiserror::Error)]
 pub(in crate::daemon) enum VolumesError {
     #[error(
-        "the origins are served without a cache, whose volumes could be changed; stop, and serve them with the cache"
+        "the origins are served without a cache, whose volumes could be changed; `flashfront cache attach` gives them an empty one, or stop, and serve them with the cache that they had"
     )]
     WithoutCache,
     #[error("a disposable cache is made for one volume; serve each further one with a cache of its own")]
@@ -32,6 +32,10 @@ pub(in crate::daemon) enum VolumesError {
     OpenElsewhere { origin: PathBuf, host: String, epoch: u32 },
     #[error("{origin}: a snapshot is never written; make a clone of it for a writer (flashfront object clone)", origin = .0.display())]
     Snapshot(PathBuf),
+    #[error(
+        "volume `{0}` is being removed, and its dirty blocks are written to its origin first; change volumes when that is done (`flashfront volume list` shows what is left)"
+    )]
+    Removing(String),
     #[error("there is a volume `{0}` already; choose another name")]
     NameTaken(String),
     #[error(transparent)]
@@ -43,6 +47,11 @@ pub(in crate::daemon) enum VolumesError {
         path = path.display(), used = used.display()
     )]
     InUse { path: PathBuf, used: PathBuf, role: String, ways: String },
+    #[error(
+        "{path} leads to this daemon itself, by {place}; no volume can be the origin of another volume of its daemon",
+        path = path.display()
+    )]
+    Own { path: PathBuf, place: String },
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]

@@ -12,6 +12,7 @@ use flashfront_engine::NewVolume;
 use flashfront_engine::format::{OriginRecord, Shares};
 
 use super::super::members;
+use super::super::own::Own;
 use super::super::stop::StopHandle;
 use super::error::VolumesError;
 use super::orders::Wanted;
@@ -28,6 +29,8 @@ pub(super) struct Known {
     pub(super) uuid: [u8; 16],
     /// The limits of the volume.
     pub(super) shares: Shares,
+    /// What the daemon offers itself.
+    pub(super) own: Own,
     /// How long the device may take to answer.
     pub(super) timeout: Option<Duration>,
 }
@@ -68,6 +71,9 @@ fn open(wanted: &Wanted, known: &Known) -> Result<Opened, VolumesError> {
             let (used, ways) = (used.path().to_owned(), storage::in_brackets(&shared));
             return Err(VolumesError::InUse { path: path.clone(), used, role, ways });
         }
+    }
+    if let Some(place) = known.own.reached_by(path) {
+        return Err(VolumesError::Own { path: path.clone(), place });
     }
     let file = DeviceFile::open(path, Access::Exclusive)?;
     members::refuse_cache(&file).map_err(VolumesError::Serve)?;

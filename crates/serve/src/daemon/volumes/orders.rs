@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Receiver;
 
 use flashfront_device::Device;
 use flashfront_device::real::DeviceFile;
@@ -14,7 +14,7 @@ use flashfront_engine::{DirtyOnRemove, Mode, OriginId};
 use super::error::VolumesError;
 use super::open::Opened;
 use crate::config::{SharesAsked, Volume};
-use crate::control::Response;
+use crate::control;
 use crate::frontend::{Export, Frontend};
 
 /// A volume that an operator wants.
@@ -28,7 +28,7 @@ pub(in crate::daemon) struct Wanted {
 }
 
 /// The channel for the answer; none: only the log tells it.
-pub(super) type Reply = Option<Sender<Response>>;
+pub(super) type Reply = Option<control::Reply>;
 
 /// A change of the volumes that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(super) struct Asked {
 /// What to do when the engine has made it.
 pub(super) enum What {
     Add(Box<Coming>),
-    Remove { id: OriginId, export: Option<Export> },
+    Remove { id: OriginId, export: Option<Export>, dirty: DirtyOnRemove, blocks: u64 },
     Rename { id: OriginId, to: String },
     SetReadOnly { id: OriginId, read_only: bool },
     SetShares { id: OriginId, from: Shares, to: Shares },
@@ -94,6 +94,14 @@ pub(in crate::daemon) struct Volumes {
 }
 
 impl Volumes {
+    /// The place of a volume whose dirty blocks are destaged before it goes: that takes a while.
+    pub(super) fn destaging(&self) -> Option<OriginId> {
+        match self.asked.as_ref()?.what {
+            What::Remove { id, dirty: DirtyOnRemove::Destage, blocks: 1.., .. } => Some(id),
+            _ => None,
+        }
+    }
+
     /// A change comes behind those that wait.
     pub(in crate::daemon) fn order(&mut self, order: Order, reply: Reply) {
         self.queue.push_back((order, reply));
