@@ -7,15 +7,15 @@
 mod clean;
 mod life;
 mod limits;
+mod refusals;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::RangeInclusive;
 
 use self::life::{fail_those_who_wait, live};
-use self::limits::{clamp_dirty_limit, dirty_limits, follow, without_end};
+use self::limits::{clamp_dirty_limit, follow, without_end};
 use crate::act::apart::{pays_apart, waits_for_others, work_apart};
 use crate::act::flushes::{flush_devices, give_up_proofs, go_on_drained};
 use crate::act::hang::answers;
@@ -29,7 +29,6 @@ use crate::act::request::accept;
 use crate::act::sync::order;
 use crate::act::sync::state::Sync;
 use crate::act::volumes;
-use crate::act::volumes::check::check_shares;
 use crate::act::volumes::{give_up, volumes_step};
 use crate::act::zeroes::zeroes_step;
 use crate::coordinator::{Coordinator, Life};
@@ -41,10 +40,9 @@ use crate::fact::memory::Memory;
 use crate::fact::open_error::OpenError;
 use crate::fact::options::Options;
 use crate::fact::status::{Counters, OriginStatus, Status};
-use crate::fact::types::{Key, OriginId, Time};
-use crate::fact::volume::VolumeError;
+use crate::fact::types::{Key, Time};
 use crate::facts::Facts;
-use crate::format::{Shares, Superblock};
+use crate::format::Superblock;
 use crate::lane::Lane;
 use crate::lanes::Lanes;
 use crate::look::Look;
@@ -210,22 +208,6 @@ impl Engine {
         let detours = self.lanes.driven().filter_map(|lane| lane.detours.timer());
         let all = all.chain(detours).chain(self.coordinator.throttle.timers());
         all.filter(|when| *when > self.coordinator.now).min()
-    }
-
-    /// The dirty limits, in blocks, that this cache can hold. A limit beyond them is taken as the
-    /// nearest of them, so a caller who wants to refuse such a limit must ask here.
-    #[must_use]
-    pub fn dirty_limits(superblock: &Superblock) -> RangeInclusive<u64> {
-        dirty_limits(superblock.cache_blocks())
-    }
-
-    /// Says what speaks against shares and limits of a volume's own, in the cache of that
-    /// superblock. `own`: the volume, if the cache has it.
-    ///
-    /// # Errors
-    /// [`VolumeError`]
-    pub fn check_shares(shares: Shares, own: Option<OriginId>, superblock: &Superblock) -> Result<(), VolumeError> {
-        check_shares(shares, own, superblock)
     }
 
     /// The superblock as it is now.

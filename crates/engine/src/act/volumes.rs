@@ -21,6 +21,7 @@ use crate::fact::canary::Canary;
 use crate::fact::event::Event;
 use crate::fact::types::{BLOCK_BYTES, OriginId};
 use crate::fact::volume::{DirtyOnRemove, NewVolume, VolumeChange, VolumeError};
+use crate::facts::Facts;
 use crate::format::OriginRecord;
 use crate::lanes::Lanes;
 use crate::organ::down::Down;
@@ -282,12 +283,17 @@ fn make_room(volumes: &mut Volumes, keys: u64, lanes: &mut Lanes, cx: &mut Cx<'_
     Ok(true)
 }
 
+/// Where a new volume begins on the line of all blocks, and where the line ends then.
+fn keys_with(coordinator: &Coordinator, volume: &NewVolume, facts: &Facts) -> (u64, u64) {
+    let blocks = volume.size_bytes.div_ceil(BLOCK_BYTES);
+    let first = facts.origins.last().map_or(0, |last| coordinator.router.next_base(last.base.0, last.blocks));
+    (first, first.saturating_add(coordinator.router.span_of(blocks)))
+}
+
 /// Adds what waits for that, when the index of each lane has room for its places.
 fn add(coordinator: &mut Coordinator, lanes: &mut Lanes, turn: &mut Turn<'_>) {
     while let Some((_, volume)) = coordinator.volumes.coming.first() {
-        let blocks = volume.size_bytes.div_ceil(BLOCK_BYTES);
-        let first = turn.facts.origins.last().map_or(0, |last| coordinator.router.next_base(last.base.0, last.blocks));
-        let keys = first.saturating_add(coordinator.router.span_of(blocks));
+        let (first, keys) = keys_with(coordinator, volume, turn.facts);
         match make_room(&mut coordinator.volumes, keys, lanes, &mut turn.cx()) {
             Ok(true) => {}
             Ok(false) => return,

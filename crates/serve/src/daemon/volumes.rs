@@ -42,8 +42,12 @@ impl Daemon {
                 Err(TryRecvError::Empty) => self.volumes.opening = Some(opening),
                 Err(TryRecvError::Disconnected) => answer(&opening.reply, &Err(VolumesError::Panicked)),
                 Ok(opened) => {
-                    let added = opened.and_then(|opened| self.add_opened(opened, &opening.reply));
-                    refuse(&opening.wanted.name, &opening.reply, added);
+                    let (name, reply) = (opening.wanted.name.clone(), opening.reply.clone());
+                    let added = opened.and_then(|opened| match opened.is_taken_over {
+                        false => self.begin_taking_over(opened, opening.wanted, &reply),
+                        true => self.add_opened(opened, &reply),
+                    });
+                    refuse(&name, &reply, added);
                 }
             }
         }
@@ -168,15 +172,31 @@ impl Daemon {
         let shares = wanted.shares.of(Shares::default(), superblock);
         Engine::check_shares(shares, None, superblock)
             .map_err(|error| VolumesError::Engine { name: wanted.name.clone(), error })?;
-        let known = Known {
+        let opened = open::begin(&wanted, self.known_for(&wanted, shares), &self.stop)?;
+        self.volumes.opening = Some(Opening { wanted, opened, reply: reply.clone() });
+        Ok(())
+    }
+
+    fn known_for(&self, wanted: &Wanted, shares: Shares) -> Known {
+        Known {
             used: self.used(),
             state: self.config.state.clone(),
-            uuid: superblock.uuid,
+            uuid: self.pump.engine().superblock().uuid,
             shares,
             own: Own::of(&self.config),
             timeout: self.config.timeout_of_origin(&Volume::new(&wanted.name, wanted.origin.clone())),
-        };
-        let opened = open::begin(&wanted, known, &self.stop)?;
+        }
+    }
+
+    /// The origin was opened to be read: refuses what the engine would refuse, before its writer is
+    /// fenced.
+    fn begin_taking_over(&mut self, opened: Opened, wanted: Wanted, reply: &Reply) -> Result<(), VolumesError> {
+        self.may_change()?;
+        let volume = &opened.volume;
+        let refused = |error| VolumesError::Engine { name: wanted.name.clone(), error };
+        self.pump.engine().check_new_volume(volume).map_err(refused)?;
+        let known = self.known_for(&wanted, volume.shares);
+        let opened = open::begin_taking_over(opened, known, &self.stop)?;
         self.volumes.opening = Some(Opening { wanted, opened, reply: reply.clone() });
         Ok(())
     }
@@ -192,7 +212,7 @@ impl Daemon {
 
     /// The origin is open: has the engine add the volume.
     fn add_opened(&mut self, opened: Opened, reply: &Reply) -> Result<(), VolumesError> {
-        let Opened { file, volume: new } = opened;
+        let Opened { file, volume: new, .. } = opened;
         // Things may have changed since.
         self.may_change()?;
         let table = self.pump.engine().superblock().table.as_ref();

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What speaks against a new volume, or a new name.
 
-use super::state::Volumes;
+use super::{Volumes, keys_with};
+use crate::coordinator::Coordinator;
 use crate::fact::options::READ_AROUND_BLOCKS_MAX;
 use crate::fact::types::{BLOCK_BYTES, OriginId, SECTOR_BYTES};
 use crate::fact::volume::{NewVolume, VolumeError};
 use crate::facts::{Facts, parts_max_blocks};
 use crate::format::{IDS_END, Shares, Superblock};
+use crate::lanes::Lanes;
 use crate::organ::piece::PIECE_BLOCKS_MAX;
 
 /// Numbers of flushes of origins are below [`crate::coordinator::CACHE_FLUSH`].
@@ -57,6 +59,19 @@ pub(crate) fn check_shares(shares: Shares, own: Option<OriginId>, superblock: &S
         return Err(VolumeError::PartsTooLarge { min_bytes, others_bytes, most_bytes });
     }
     Ok(())
+}
+
+/// Says what speaks against a new volume at this moment, also whether the index ever has its place.
+pub(crate) fn check_whole(
+    coordinator: &Coordinator,
+    volume: &NewVolume,
+    facts: &Facts,
+    lanes: &Lanes,
+) -> Result<(), VolumeError> {
+    check_new(&coordinator.volumes, volume, facts)?;
+    let (_, keys) = keys_with(coordinator, volume, facts);
+    let never = lanes.looks().any(|look| look.lane().store.has_room(keys).is_err());
+    if never { Err(VolumeError::NoPlace) } else { Ok(()) }
 }
 
 pub(super) fn check_new(volumes: &Volumes, volume: &NewVolume, facts: &Facts) -> Result<(), VolumeError> {

@@ -39,6 +39,8 @@ pub(super) struct Known {
 pub(super) struct Opened {
     pub(super) file: DeviceFile,
     pub(super) volume: NewVolume,
+    /// Nobody else writes it any more.
+    pub(super) is_taken_over: bool,
 }
 
 /// Begins to open the origin.
@@ -47,11 +49,28 @@ pub(super) fn begin(
     known: Known,
     stop: &StopHandle,
 ) -> Result<Receiver<Result<Opened, VolumesError>>, VolumesError> {
+    let wanted = wanted.clone();
+    by_thread(known.timeout, stop, move || open(&wanted, &known))
+}
+
+/// Begins to take the origin over, when nothing else speaks against the volume.
+pub(super) fn begin_taking_over(
+    opened: Opened,
+    known: Known,
+    stop: &StopHandle,
+) -> Result<Receiver<Result<Opened, VolumesError>>, VolumesError> {
+    by_thread(known.timeout, stop, move || take_over(opened, &known))
+}
+
+fn by_thread(
+    limit: Option<Duration>,
+    stop: &StopHandle,
+    work: impl FnOnce() -> Result<Opened, VolumesError> + Send + 'static,
+) -> Result<Receiver<Result<Opened, VolumesError>>, VolumesError> {
     let (sender, opened) = mpsc::channel();
-    let (wanted, stop) = (wanted.clone(), stop.clone());
+    let stop = stop.clone();
     let thread = move || {
-        let limit = known.timeout;
-        let opened = watched(|_| limit, move || open(&wanted, &known));
+        let opened = watched(|_| limit, work);
         let opened = opened.unwrap_or_else(|silent| Err(VolumesError::Serve(silent.into())));
         // A daemon that has ended meanwhile doesn't need it.
         let _ = sender.send(opened);
@@ -77,17 +96,12 @@ fn open(wanted: &Wanted, known: &Known) -> Result<Opened, VolumesError> {
     }
     let file = DeviceFile::open(path, Access::Exclusive)?;
     members::refuse_cache(&file).map_err(VolumesError::Serve)?;
-    let mut record = OriginRecord::default();
-    let unread = |source| VolumesError::Read { path: path.clone(), source };
-    if let Some(OpenBy { host, epoch }) = stale::other_writer(&file, &record) {
+    if let Some(OpenBy { host, epoch }) = stale::other_writer(&file, &OriginRecord::default()) {
         return Err(VolumesError::OpenElsewhere { origin: path.clone(), host, epoch });
     }
-    file.take_over().map_err(unread)?;
-    stale::record(&file, &mut record).map_err(unread)?;
-    leave_others(&file, known)?;
     let volume = NewVolume {
         name: wanted.name.clone(),
-        identity: record.identity,
+        identity: String::new(),
         origin_path: whole(&file),
         size_bytes: file.geometry().size_bytes,
         block_bytes: file.geometry().logical_block_bytes,
@@ -95,10 +109,23 @@ fn open(wanted: &Wanted, known: &Known) -> Result<Opened, VolumesError> {
         mode: wanted.mode,
         read_only: wanted.read_only || file.is_snapshot(),
         shares: known.shares,
-        fingerprint: record.fingerprint,
-        changed_ns: record.changed_ns,
+        fingerprint: 0,
+        changed_ns: 0,
     };
-    Ok(Opened { file, volume })
+    Ok(Opened { file, volume, is_taken_over: false })
+}
+
+/// Has its other writers fenced, and notes what the origin has.
+fn take_over(mut opened: Opened, known: &Known) -> Result<Opened, VolumesError> {
+    let Opened { file, volume, is_taken_over } = &mut opened;
+    let unread = |source| VolumesError::Read { path: file.path().to_owned(), source };
+    file.take_over().map_err(unread)?;
+    let mut record = OriginRecord::default();
+    stale::record(file, &mut record).map_err(unread)?;
+    leave_others(file, known)?;
+    (volume.identity, volume.fingerprint, volume.changed_ns) = (record.identity, record.fingerprint, record.changed_ns);
+    *is_taken_over = true;
+    Ok(opened)
 }
 
 /// Makes durable that each other cache of this origin is older from now on.
