@@ -55,6 +55,19 @@ pub enum Error {
         /// Which object, and what is wrong.
         what: String,
     },
+    /// The newest manifest is damaged, and work would destroy what only it names.
+    #[error(
+        "{url}: {what}; what only the damaged one names would be lost for good, so nothing was changed; restore that \
+         object from a copy or an older version of it, or give up what came after manifest {counts} with --force"
+    )]
+    PassedOver {
+        /// The volume.
+        url: String,
+        /// Which manifest is damaged, and how.
+        what: String,
+        /// The manifest that counts.
+        counts: u64,
+    },
     /// Another version of this program wrote the volume.
     #[error("{url}: {what}; use the version that wrote it, or a newer one")]
     Foreign {

@@ -22,7 +22,11 @@ pub fn keys() -> Result<Option<Keys>, Error> {
     let failed = |from: String, what: String| Error::Keys { from, what };
     let (from, text) = match (set(FILE), set(COMMAND)) {
         (None, None) => return Ok(None),
-        (Some(path), _) => {
+        (Some(_), Some(_)) => {
+            let what = "both are set, and only one may be: unset one of them".to_owned();
+            return Err(failed(format!("{FILE} and {COMMAND}"), what));
+        }
+        (Some(path), None) => {
             let from = path.to_string_lossy().into_owned();
             let text = std::fs::read_to_string(&path).map_err(|error| failed(from.clone(), error.to_string()))?;
             (from, text)

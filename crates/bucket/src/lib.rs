@@ -32,7 +32,7 @@ pub use keys::keys;
 pub use meter::{BOUNDS_MS, Meter, Recent, Tally, Verb};
 pub use offline::{clone, create, forget, read_snapshot, snapshot};
 pub use place::{Place, is_url, split_snapshot};
-pub use session::Session;
+pub use session::{Session, passed_over};
 pub use store::{Listed, Memory, Store};
 pub use survey::{Damage, Survey, survey, sweep_leftovers};
 pub use this::{random_id, this_writer};

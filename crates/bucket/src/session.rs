@@ -127,6 +127,22 @@ impl Session {
         &self.volume
     }
 
+    /// What is to be said of damaged manifests that were passed over, if there are any.
+    #[must_use]
+    pub fn passed_over(&self) -> Option<String> {
+        passed_over(&self.volume)
+    }
+
+    /// Refuses a volume of which the newest manifest is damaged.
+    ///
+    /// # Errors
+    /// [`Error::PassedOver`].
+    pub fn refuse_passed_over(&self) -> Result<(), Error> {
+        let Some(what) = self.passed_over() else { return Ok(()) };
+        let (url, passed) = (self.place.to_string(), self.volume.passed());
+        Err(Error::PassedOver { url, what, counts: counts(&self.volume, passed) })
+    }
+
     /// Ends without another word to the store.
     #[must_use]
     pub fn into_volume(self) -> Volume {
@@ -353,6 +369,24 @@ impl Session {
     pub fn snapshot(&self, name: &str) -> Result<&Snapshot, Error> {
         snapshot_of(&self.place, self.volume.manifest(), name)
     }
+}
+
+/// Says which manifests were passed over, as they are damaged, and which one counts.
+#[must_use]
+pub fn passed_over(volume: &Volume) -> Option<String> {
+    let passed = volume.passed();
+    if passed.is_empty() {
+        return None;
+    }
+    let all: Vec<String> =
+        passed.iter().map(|(number, what)| format!("manifest {number} is damaged ({what})")).collect();
+    Some(format!("{}: the state of manifest {} counts", all.join(", "), counts(volume, passed)))
+}
+
+/// The manifest of the state that was opened. A writer's own first manifest repeats it.
+fn counts(volume: &Volume, passed: &BTreeMap<u64, String>) -> u64 {
+    let first = passed.first_key_value().map_or(u64::MAX, |(number, _)| number - 1);
+    volume.manifest().number.min(first)
 }
 
 pub(crate) fn snapshot_of<'a>(place: &Place, manifest: &'a Manifest, name: &str) -> Result<&'a Snapshot, Error> {

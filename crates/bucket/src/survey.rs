@@ -43,6 +43,18 @@ pub struct Survey {
     pub damage: Vec<Damage>,
 }
 
+impl Survey {
+    /// Notes damaged manifests above the one that counts. Nobody knows what they named.
+    fn note_passed_over(&mut self, place: &Place, newest: &Volume) {
+        let counts = newest.manifest().number;
+        self.damage.extend(newest.passed().iter().map(|(number, what)| Damage {
+            name: place.name(Name::Manifest(*number)),
+            what: format!("{what}; the state of manifest {counts} counts, and what only this one names is not in it"),
+            snapshot: None,
+        }));
+    }
+}
+
 /// Checks a volume and its snapshots, one after the other. With `data` every byte is read; else
 /// heads, sizes and the map.
 ///
@@ -74,6 +86,7 @@ fn survey_with(place: &Place, options: Options, data: bool, progress: impl FnMut
     if let Some(newest) = opened_state(&mut survey, place, None, manifest.number, opened)? {
         let live = newest.usage().live_bytes;
         survey.live_bytes = Some(live);
+        survey.note_passed_over(place, &newest);
         survey.dead_bytes = survey.dead_bytes.saturating_sub(live);
         look.at(&newest, None, &mut survey)?;
     }

@@ -17,6 +17,8 @@ use crate::{human, progress};
 
 /// Objects with less than so much of them in use are written anew.
 const LIVE_PERCENT: u64 = 50;
+/// The index of every cache has room for so much.
+const SERVED_MAX: u64 = 256 << 40;
 /// What a volume's size must be a multiple of.
 const SIZE_UNIT: u64 = 4096;
 
@@ -51,7 +53,7 @@ enum Verb {
     Create {
         /// Where.
         url: String,
-        /// Its size, at most 1 PiB.
+        /// Its size, at most 1 PiB. Only 256 TiB, of all volumes together, fit each cache.
         #[arg(long)]
         size: Size,
         #[command(flatten)]
@@ -104,7 +106,8 @@ enum Verb {
         url: String,
         /// The snapshot.
         name: String,
-        /// Take the volume over from a writer that has it open.
+        /// Take the volume over from a writer that has it open. Give up what only a damaged newest
+        /// manifest names.
         #[arg(long)]
         force: bool,
     },
@@ -125,7 +128,8 @@ enum Verb {
     Gc {
         /// The volume.
         url: String,
-        /// Take the volume over from a writer that has it open.
+        /// Take the volume over from a writer that has it open. Give up what only a damaged newest
+        /// manifest names.
         #[arg(long)]
         force: bool,
     },
@@ -175,6 +179,9 @@ impl Stored {
 
 /// The place that a URL names. A wrong one is wrong usage.
 fn place(url: &str) -> anyhow::Result<Place> {
+    if let (volume, Some(name)) = split_snapshot(url) {
+        misused!("{url}: this is about whole volumes; write {volume}, without the snapshot `{name}`");
+    }
     match Place::of(url) {
         Err(error @ Error::Url { .. }) => misused!("{error}"),
         place => Ok(place?),
@@ -186,7 +193,13 @@ fn create(place: &Place, size: Size, stored: &Stored) -> anyhow::Result<()> {
         misused!("--size {size}: a volume has at most 1 PiB, in whole blocks of 4 KiB; choose such a size");
     }
     flashfront_bucket::create(place, size.0 / SECTOR_BYTES, stored.form()?, stored.single_writer)?;
-    human::tell(&format!("created     {place}, {}\n", size.told()))
+    human::tell(&format!("created     {place}, {}\n", size.told()))?;
+    if size.0 > SERVED_MAX {
+        human::tell(
+            "note        no cache is sure to serve more than 256 TiB: `serve` may refuse it; `export` reads it\n",
+        )?;
+    }
+    Ok(())
 }
 
 fn snapshot(place: &Place, name: &str, forget: bool) -> anyhow::Result<()> {
@@ -202,10 +215,16 @@ fn snapshot(place: &Place, name: &str, forget: bool) -> anyhow::Result<()> {
     human::tell(&format!("kept        {place}@{name}, the state of manifest {manifest}\n"))
 }
 
-/// Opens a volume to write, unless a writer has it.
-fn open_to_write(place: &Place, force: bool, options: Options) -> anyhow::Result<Session> {
+/// The volume as it is, unless a writer has it. What can be refused is refused by what this tells,
+/// before [`take_over`] fences anybody.
+fn before_writing(place: &Place, force: bool) -> anyhow::Result<Session> {
     // Whoever has not got its key fences nobody.
-    let manifest = Session::open(place, Mode::Read, Options::default())?.into_volume().manifest().clone();
+    let session = Session::open(place, Mode::Read, Options::default())?;
+    match force {
+        true => warn_passed_over(&session),
+        false => session.refuse_passed_over()?,
+    }
+    let manifest = session.volume().manifest();
     if manifest.is_open && !force {
         anyhow::bail!(
             "{place}: {} has the volume open to write (epoch {}); stop the daemon there, or take the volume over \
@@ -214,11 +233,33 @@ fn open_to_write(place: &Place, force: bool, options: Options) -> anyhow::Result
             manifest.epoch
         );
     }
-    Ok(Session::open(
-        &flashfront_bucket::to_write(place, manifest.single_writer)?,
-        Mode::Write(flashfront_bucket::this_writer()),
-        options,
-    )?)
+    Ok(session)
+}
+
+/// Says that the newest manifest is damaged, and which state counts.
+fn warn_passed_over(session: &Session) {
+    if let Some(what) = session.passed_over() {
+        eprintln!("flashfront: {}: {what}", session.place());
+    }
+}
+
+/// Opens a volume to write. From then on its last writer is fenced.
+fn take_over(before: Session, options: Options) -> anyhow::Result<Session> {
+    let place = flashfront_bucket::to_write(before.place(), before.volume().manifest().single_writer)?;
+    drop(before);
+    Ok(Session::open(&place, Mode::Write(flashfront_bucket::this_writer()), options)?)
+}
+
+/// Works on a volume that was taken over, and closes it also if the work fails.
+fn closing<T>(
+    mut session: Session,
+    work: impl FnOnce(&mut Session) -> Result<T, flashfront_bucket::Error>,
+) -> anyhow::Result<T> {
+    let worked = work(&mut session);
+    let closed = session.close();
+    let worked = worked?;
+    closed?;
+    Ok(worked)
 }
 
 /// Deletes as soon as it may.
@@ -227,26 +268,31 @@ fn without_complete() -> Options {
 }
 
 fn roll_back(place: &Place, name: &str, force: bool) -> anyhow::Result<()> {
-    let mut session = open_to_write(place, force, without_complete())?;
-    let manifest = session.snapshot(name)?.manifest;
+    let before = before_writing(place, force)?;
+    let manifest = before.snapshot(name)?.manifest;
+    // A snapshot that is damaged is refused here.
     let older = Session::open(place, Mode::ReadAt(manifest), Options::default())?.into_volume();
-    session.roll_back(older)?;
-    session.close()?;
+    closing(take_over(before, without_complete())?, |session| {
+        // Somebody may have forgotten it meanwhile.
+        session.snapshot(name)?;
+        session.roll_back(older)
+    })?;
     human::tell(&format!("rolled back {place} to {name}\n"))
 }
 
 fn collect(place: &Place, force: bool) -> anyhow::Result<()> {
     let bar = progress::of_bytes("moving");
-    let mut session = open_to_write(place, force, without_complete())?;
+    let session = take_over(before_writing(place, force)?, without_complete())?;
     let before = session.volume().usage();
-    let (moved, damage) =
-        session.collect(LIVE_PERCENT, |moved| progress::show(&bar, moved, before.live_bytes.max(moved)))?;
+    let ((moved, damage), leftovers, after, holds) = closing(session, |session| {
+        let moved = session.collect(LIVE_PERCENT, |moved| progress::show(&bar, moved, before.live_bytes.max(moved)))?;
+        session.settle(Options::default().complete)?;
+        let leftovers = flashfront_bucket::sweep_leftovers(session)?;
+        let holds = flashfront_bucket::without_clone(place, session.volume().manifest())?;
+        Ok((moved, leftovers, session.volume().usage(), holds))
+    })?;
     bar.finish_and_clear();
-    session.settle(Options::default().complete)?;
-    let leftovers = flashfront_bucket::sweep_leftovers(&session)?;
-    let after = session.volume().usage();
-    let unclaimed = unclaimed(place, &flashfront_bucket::without_clone(place, session.volume().manifest())?);
-    session.close()?;
+    let unclaimed = unclaimed(place, &holds);
     let freed = human::bytes(before.dead_bytes.saturating_sub(after.dead_bytes));
     let (moved, leftovers) = (human::bytes(moved), human::counted(leftovers, "leftover object"));
     human::tell(&format!("collected   {place}: {moved} moved, {freed} freed, {leftovers} deleted\n{unclaimed}"))?;

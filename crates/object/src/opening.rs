@@ -4,6 +4,7 @@
 //! Carriers treat [`Fault::Away`] and [`Fault::Refused`] as they like: a machine that gets one asks
 //! again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::effect::{Answer, Effect, Fault, OpenFault, Token};
@@ -40,6 +41,8 @@ pub struct Opening {
     /// Numbers of listed manifests that were not tried, sorted.
     listed: Vec<u64>,
     newest: Option<Manifest>,
+    /// Damaged manifests above `newest`, by their numbers, and what is wrong with them.
+    passed: BTreeMap<u64, String>,
     /// The number that is looked for.
     at: u64,
     restarts: u32,
@@ -54,8 +57,9 @@ impl Opening {
     #[must_use]
     pub fn new(mode: Mode, options: Options, fx: &mut Vec<Effect>) -> Self {
         let (step, listed) = (Step::Listing, Vec::new());
+        let passed = BTreeMap::new();
         let mut opening =
-            Self { mode, options, step, listed, newest: None, at: 1, restarts: 0, asked: None, tokens: 0 };
+            Self { mode, options, step, listed, newest: None, passed, at: 1, restarts: 0, asked: None, tokens: 0 };
         match opening.mode {
             Mode::ReadAt(number) => opening.probe(number, fx),
             _ => opening.list(fx),
@@ -125,6 +129,7 @@ impl Opening {
     fn restart(&mut self, fx: &mut Vec<Effect>) {
         self.restarts += 1;
         self.newest = None;
+        self.passed.clear();
         self.list(fx);
     }
 
@@ -180,9 +185,15 @@ impl Opening {
             };
         }
         if let Some(found) = found {
-            // A torn one is passed over: its number is used up.
-            if let Ok(manifest) = found {
-                self.newest = Some(manifest);
+            match found {
+                Ok(manifest) => {
+                    self.newest = Some(manifest);
+                    self.passed.clear();
+                }
+                // A torn one is passed over: its number is used up.
+                Err(ManifestFault::Torn(what) | ManifestFault::Foreign(what)) => {
+                    self.passed.insert(self.at, what);
+                }
             }
             self.probe(self.at + 1, fx);
             return None;
@@ -193,7 +204,10 @@ impl Opening {
             } else if self.restarts < RESTARTS_MAX && self.at > 1 {
                 self.restart(fx);
             } else {
-                return Some(Err(OpenFault::NoVolume));
+                return Some(Err(match self.passed.pop_last() {
+                    Some((number, what)) => OpenFault::Damaged { name: Name::Manifest(number), what },
+                    None => OpenFault::NoVolume,
+                }));
             }
             return None;
         };
@@ -276,6 +290,7 @@ impl Opening {
         match answer {
             Ok(Answer::Numbers(numbers)) if numbers.iter().any(is_newer) => {
                 self.newest = None;
+                self.passed.clear();
                 self.listed(Ok(Answer::Numbers(numbers)), fx)
             }
             _ => {
@@ -297,6 +312,6 @@ impl Opening {
             Mode::Write(writer) => Some(writer.clone()),
             _ => None,
         };
-        Box::new(Volume::new(loaded, writer, self.options))
+        Box::new(Volume::new(loaded, std::mem::take(&mut self.passed), writer, self.options))
     }
 }

@@ -18,6 +18,7 @@ mod state;
 mod walk;
 mod write;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::effect::{Answer, Effect, Fault, Ticket, Token};
@@ -36,11 +37,20 @@ use state::{For, State, What};
 #[derive(Debug)]
 pub struct Volume {
     state: State,
+    /// Damaged manifests that were passed over, by their numbers.
+    passed: BTreeMap<u64, String>,
 }
 
 impl Volume {
-    pub(crate) fn new(loaded: Loaded, writer: Option<Writer>, options: Options) -> Self {
-        Self { state: State::new(loaded, writer, options) }
+    pub(crate) fn new(loaded: Loaded, passed: BTreeMap<u64, String>, writer: Option<Writer>, options: Options) -> Self {
+        Self { state: State::new(loaded, writer, options), passed }
+    }
+
+    /// Damaged manifests above the state that was opened, by their numbers, and what is wrong with
+    /// them. What only they named is not in this state.
+    #[must_use]
+    pub const fn passed(&self) -> &BTreeMap<u64, String> {
+        &self.passed
     }
 
     /// Takes the keys of an encrypted volume. Nothing can be written to it before.

@@ -28,6 +28,8 @@ struct Info {
     host: String,
     written_s: u64,
     snapshots: Vec<Kept>,
+    /// Damaged manifests above the one that counts.
+    passed_over: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -57,7 +59,8 @@ struct Harm {
 }
 
 pub(super) fn info(place: &Place, json: bool) -> anyhow::Result<()> {
-    let volume = Session::open(place, Mode::Read, Options::default())?.into_volume();
+    let session = Session::open(place, Mode::Read, Options::default())?;
+    let (volume, passed_over) = (session.volume(), session.passed_over());
     let (manifest, usage) = (volume.manifest(), volume.usage());
     let kept = |it: &flashfront_object::Snapshot| Kept { name: it.name.clone(), manifest: it.manifest };
     let info = Info {
@@ -75,6 +78,7 @@ pub(super) fn info(place: &Place, json: bool) -> anyhow::Result<()> {
         host: manifest.host.clone(),
         written_s: manifest.written,
         snapshots: manifest.snapshots.iter().map(kept).collect(),
+        passed_over,
     };
     if json {
         return human::print_json(&info);
@@ -91,6 +95,9 @@ pub(super) fn info(place: &Place, json: bool) -> anyhow::Result<()> {
     match info.open {
         true => writeln!(out, "writer      {} has it open (epoch {})", info.host, info.epoch)?,
         false => writeln!(out, "writer      none; the last one was on {} (epoch {})", info.host, info.epoch)?,
+    }
+    if let Some(what) = &info.passed_over {
+        writeln!(out, "DAMAGED     {what}")?;
     }
     if info.single_writer {
         writeln!(out, "unfenced    the store keeps no second writer out: see to it that there is none")?;

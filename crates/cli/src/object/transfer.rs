@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use flashfront_bucket::{Place, Session};
 use flashfront_object::{Mode, Options, SECTOR_BYTES, SIZE_MAX};
 
-use super::{SIZE_UNIT, Stored, open_to_write};
+use super::{SIZE_UNIT, Stored, before_writing, take_over, warn_passed_over};
 use crate::{human, progress};
 
 /// Bytes that are read at a time. Zeroes of this length are not stored.
@@ -29,7 +29,7 @@ pub(super) fn import(path: &Path, place: &Place, stored: &Stored) -> anyhow::Res
     }
     file.rewind().with_context(reading)?;
     flashfront_bucket::create(place, size / SECTOR_BYTES, stored.form()?, stored.single_writer)?;
-    let mut session = open_to_write(place, false, Options::default())?;
+    let mut session = take_over(before_writing(place, false)?, Options::default())?;
     let bar = progress::of_bytes("importing");
     let mut part = vec![0; PART_BYTES];
     let (mut at, mut stored) = (0, 0);
@@ -55,6 +55,7 @@ pub(super) fn export(place: &Place, snapshot: Option<&str>, path: &Path) -> anyh
         Some(name) => flashfront_bucket::read_snapshot(place, name)?,
     };
     let mut session = Session::open(place, mode, Options::default())?;
+    warn_passed_over(&session);
     let writing = || format!("cannot write {}", path.display());
     let file = OpenOptions::new().write(true).create_new(true).open(path).with_context(writing)?;
     file.set_len(session.size_bytes()).with_context(writing)?;

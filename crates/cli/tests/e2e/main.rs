@@ -46,6 +46,7 @@ mod network;
 mod object_conditions;
 mod object_keys;
 mod object_metrics;
+mod object_refusals;
 mod object_requests;
 mod object_servers;
 mod object_snapshots;

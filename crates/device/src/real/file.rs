@@ -78,8 +78,8 @@ impl DeviceFile {
     pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
         match path.to_str() {
             Some(url) if flashfront_bucket::is_url(url) => asking(path, || {
-                let (remote, serial) = objects::open(path, url)?;
-                Ok(Self::of_remote(path, access, remote, Some(serial), None))
+                let objects::Opened { remote, serial, notice } = objects::open(path, url)?;
+                Ok(Self::of_remote(path, access, remote, Some(serial), notice.as_deref()))
             }),
             Some(uri) if Uri::is_uri(uri) => {
                 let notice = "nothing keeps other clients of the server from writing this export: see to that yourself";

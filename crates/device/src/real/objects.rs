@@ -121,9 +121,17 @@ fn serial(volume: &[u8; 16], snapshot: Option<&str>) -> String {
     format!("objects {hex}{of}")
 }
 
-/// Opens a volume, or a snapshot of it, to be read; and what tells it from others. Gives up after a
-/// minute.
-pub(super) fn open(path: &Path, url: &str) -> Result<(Remote, String), OpenError> {
+/// A volume that was opened.
+pub(super) struct Opened {
+    pub(super) remote: Remote,
+    /// What tells it from others.
+    pub(super) serial: String,
+    /// What people must know of it.
+    pub(super) notice: Option<String>,
+}
+
+/// Opens a volume, or a snapshot of it, to be read. Gives up after a minute.
+pub(super) fn open(path: &Path, url: &str) -> Result<Opened, OpenError> {
     let failed = |error: Error| OpenError::Objects { error };
     let (of_volume, snapshot) = split_snapshot(url);
     let place = Place::of(of_volume).map_err(failed)?;
@@ -141,6 +149,7 @@ pub(super) fn open(path: &Path, url: &str) -> Result<(Remote, String), OpenError
     });
     let opened = flashfront_bucket::Session::open_with(&place, mode, options(), Some(wake(&shared)));
     let (volume, carrier) = opened.map_err(failed)?.into_parts();
+    let notice = flashfront_bucket::passed_over(&volume);
     *locked(&shared.mark) = mark_of(&volume, None);
     let manifest = volume.manifest();
     let single_writer = manifest.single_writer;
@@ -165,7 +174,7 @@ pub(super) fn open(path: &Path, url: &str) -> Result<(Remote, String), OpenError
     let is_snapshot = snapshot.is_some();
     let objects =
         Objects { place, single_writer, is_snapshot, shared, taking_over: Mutex::default(), thread: Some(thread) };
-    Ok((Remote::new(objects, abilities), serial))
+    Ok(Opened { remote: Remote::new(objects, abilities), serial, notice })
 }
 
 fn mark_of(volume: &Volume, opening: Option<u32>) -> Mark {
