@@ -143,9 +143,7 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
             },
             Ok(Life::Ended(ended)) => return Ok(ended),
             Ok(Life::GivesAway(mut handing, closed)) => {
-                // Should it come back, it is on the devices that it has moved to.
-                let (cache, mirror) = std::mem::take(&mut handing.devices);
-                config.to_mut().move_to(cache, mirror);
+                std::mem::take(&mut handing.served).into_config(config.to_mut());
                 handing.parcel.state.front = front.as_ref().and_then(|front| handing.parcel.put(front).ok());
                 let takes_over = |pid| hooks.successor.iter().for_each(|successor| successor(pid));
                 match handing.give(closed, takes_over) {

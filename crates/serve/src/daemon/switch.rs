@@ -17,7 +17,7 @@ use flashfront_engine::{BLOCK_BYTES, Control, Destage, Input, Mode};
 
 use super::limit::LimitError;
 use super::resize::{NewSize, Resize};
-use super::upgrading::{Handing, To, Upgrading, refuse};
+use super::upgrading::{Handing, Served, To, Upgrading, refuse};
 use super::{Daemon, limit};
 use crate::config::{Config, DirtyLimit, Size, Volume};
 use crate::control::Response;
@@ -152,7 +152,7 @@ pub(super) fn order_detach(daemon: &mut Daemon, operator: Operator) {
         disconnect: false,
         to: To::Itself(Switch::new(aim)),
         parcel: Parcel::default(),
-        devices: Default::default(),
+        served: Served::default(),
     });
 }
 
@@ -254,7 +254,7 @@ pub(super) fn order_resize(daemon: &mut Daemon, size: NewSize, operator: Operato
         disconnect: false,
         to: To::Itself(Switch::new(Aim::Resize(resize))),
         parcel: Parcel::default(),
-        devices: Default::default(),
+        served: Served::default(),
     });
 }
 

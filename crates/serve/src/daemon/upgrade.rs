@@ -18,7 +18,7 @@ use super::figures::{Earlier, Figures, VolumeFigures};
 use super::judge::offer;
 use super::resize::NewSize;
 use super::sample::Sampler;
-use super::upgrading::{HOLD_MAX, Handing, To, Upgrading, refuse};
+use super::upgrading::{HOLD_MAX, Handing, Served, To, Upgrading, refuse};
 use super::{Daemon, limit, link, switch};
 use crate::config::Volume;
 use crate::history::SharedHistory;
@@ -38,8 +38,8 @@ impl Daemon {
             }
             Upgrading::Starting { started, disconnect, operator } => match started.try_recv() {
                 Ok(Ok(to)) => {
-                    let (parcel, devices) = (Parcel::default(), <(PathBuf, Option<PathBuf>)>::default());
-                    self.hold(Handing { operator, disconnect, to, parcel, devices })
+                    let (parcel, served) = (Parcel::default(), Served::default());
+                    self.hold(Handing { operator, disconnect, to, parcel, served })
                 }
                 Ok(Err(why)) => {
                     refuse(operator, format!("{why}; nothing was changed"));
@@ -161,7 +161,7 @@ impl Daemon {
                         if let To::Itself(switch) = &mut handing.to {
                             switch.leaves(&self.config, self.pump.engine().superblock(), &mut handing.parcel);
                         }
-                        handing.devices = (self.config.cache.clone(), self.config.mirror.clone());
+                        handing.served = Served::of(&self.config);
                         self.leaving.close_engine(&mut self.pump);
                         return Upgrading::Closing(handing);
                     }

@@ -9,6 +9,7 @@ use super::end::Ended;
 use super::error::ServeError;
 use super::front::Front;
 use super::switch::Switch;
+use crate::config::{Config, Volume};
 use crate::control::Response;
 use crate::upgrade::{Channel, Operator, Parcel, Predecessor, Successor, Upgraded, ms_since};
 
@@ -44,8 +45,28 @@ pub(super) struct Handing {
     pub(super) disconnect: bool,
     pub(super) to: To,
     pub(super) parcel: Parcel,
-    /// The cache device and its mirror, as they are now.
-    pub(super) devices: (PathBuf, Option<PathBuf>),
+    pub(super) served: Served,
+}
+
+/// What is served, and from where, at the end of a life.
+#[derive(Debug, Default)]
+pub(super) struct Served {
+    cache: PathBuf,
+    mirror: Option<PathBuf>,
+    volumes: Vec<Volume>,
+}
+
+impl Served {
+    pub(super) fn of(config: &Config) -> Self {
+        Self { cache: config.cache.clone(), mirror: config.mirror.clone(), volumes: config.volumes.clone() }
+    }
+
+    /// Should this process come back, it goes on with that. What it was started with may name
+    /// devices that the cache has left, and volumes that have another name by now.
+    pub(super) fn into_config(self, config: &mut Config) {
+        config.move_to(self.cache, self.mirror);
+        config.volumes = self.volumes;
+    }
 }
 
 /// How a daemon's life began: who had the clients before.
@@ -190,4 +211,20 @@ impl Upgrading {
 pub(super) fn refuse(operator: Operator, why: String) {
     tracing::error!("upgrade: {why}");
     operator.answer(&Response::Error { message: why });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_comes_back_goes_on_with_volumes_as_they_are_named_now() {
+        let mut started = Config::new("/cache".into());
+        started.volumes.push(Volume::new("data", "/origin".into()));
+        let mut now = started.clone();
+        now.move_to("/new".into(), None);
+        now.volumes = vec![Volume::new("date", "/origin".into()), Volume::new("more", "/other".into())];
+        Served::of(&now).into_config(&mut started);
+        assert_eq!((started.cache.to_str(), started.volumes), (Some("/new"), now.volumes));
+    }
 }
