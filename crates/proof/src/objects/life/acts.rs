@@ -89,7 +89,7 @@ impl Life {
     }
 
     pub(super) fn wish(&mut self, manifest: u64, content: Content) {
-        let name = format!("{manifest} at {}", self.now);
+        let name = format!("{manifest} at {}, {}", self.now, self.count);
         self.put_wish(Wanted::Snapshot { name: name.clone(), manifest });
         let delay = self.rng.below(3000);
         self.after(delay, Event::Judge { manifest, name, content });
