@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flashfront_object::{Entry, Fault, Head, Key, Kind, Mode, Name, Options, Record, Volume};
+use flashfront_object::{Entry, Fault, Head, Key, Kind, Mode, Name, Options, Volume};
 
 use crate::error::Error;
 use crate::hold::without_clone;
@@ -204,9 +204,15 @@ impl<P: FnMut(u64, u64)> Look<'_, P> {
         if head.stamp != entry.stamp || entry.source.is_none() && head.volume != volume.manifest().volume {
             return Ok(Some("it is another object, or another volume's".to_owned()));
         }
-        let is_bad = |record: &&Record| record.stored > 0 && head.payload_of(record, &bytes).is_none();
-        let bad = if self.data { head.records.iter().filter(is_bad).count() } else { 0 };
-        Ok((bad > 0).then(|| format!("{bad} of {} extents have a wrong checksum", head.records.len())))
+        if !self.data {
+            return Ok(None);
+        }
+        let stored = head.records.iter().filter(|record| record.stored > 0);
+        let wrong: Vec<String> = stored.filter_map(|it| volume.judge_extent(&head, it, &bytes).err()).collect();
+        let all = head.records.len();
+        Ok(wrong
+            .first()
+            .map(|first| format!("{} of {all} extents can't be read, the first one as {first}", wrong.len())))
     }
 }
 

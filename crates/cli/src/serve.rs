@@ -291,6 +291,9 @@ impl Serve {
         })?;
         hooks.predecessor = predecessor.take();
         match daemon::run(&config, hooks)? {
+            Ended::Clean { blocks_dirty, left } if !left.overtaken.is_empty() => {
+                anyhow::bail!("{}", overtaken(blocks_dirty, &left))
+            }
             Ended::Clean { blocks_dirty, left } if !left.refused.is_empty() => {
                 anyhow::bail!("{}", refused(blocks_dirty, &left))
             }
@@ -442,6 +445,16 @@ fn refused(blocks_dirty: u64, left: &Left) -> String {
         "stopped; {} of dirty data stay in the cache, because the origin refuses it ({}). Nothing of it is lost, but the origin is not complete; writes that waited for room have failed. Make room on the origin, or mend it, and serve it with this cache again, or run `flashfront destage`",
         human::blocks(blocks_dirty),
         why.join(", ")
+    )
+}
+
+/// Tells the last words after a stop of a daemon that another writer has overtaken.
+fn overtaken(blocks_dirty: u64, left: &Left) -> String {
+    let by: Vec<String> = left.overtaken.iter().map(|(volume, by)| format!("volume {volume}: {by}")).collect();
+    format!(
+        "stopped; {} of dirty data stay in the cache, and another writer has opened the origin ({}), so they never reach it. They are lost to that volume, and the next start with this cache is refused; `flashfront format` makes the cache empty",
+        human::blocks(blocks_dirty),
+        by.join(", ")
     )
 }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use flashfront_device::real::is_uri;
+use flashfront_device::real::{is_in_store, is_uri};
 use flashfront_engine::format::{OriginRecord, Shares};
 use flashfront_engine::{BLOCK_BYTES, DirtyOnRemove, Mode};
 use flashfront_serve::control::{Client, Command, Dirty};
@@ -378,14 +378,20 @@ impl Add {
             stopped.add(&AddOptions { name, origin, mode, read_only, shares })?;
             return done(started, self.json);
         }
-        let change = Change::begin(&self.place, self.json)?;
-        change.carry_out(&[Command::AddVolume {
-            name: self.name,
-            origin,
-            mode: Some(self.mode),
-            read_only: self.read_only,
-            shares: self.shares.asked(),
-        }])
+        let mut change = Change::begin(&self.place, self.json)?;
+        let (name, mode, read_only, shares) = (self.name, Some(self.mode), self.read_only, self.shares.asked());
+        let is_in_store = is_in_store(&origin);
+        change.client.call(&Command::AddVolume { name: name.clone(), origin, mode, read_only, shares })?;
+        if is_in_store {
+            let status = change.client.status()?;
+            let free = |it: &&VolumeReport| it.name == name && !it.read_only && it.destage == "free";
+            if status.volumes.iter().any(|it| free(&it)) {
+                eprintln!(
+                    "flashfront: volume {name}: this daemon destages in free order, so until a restart the store alone is no state in which the volume was; start the daemon anew when that suits, or with --destage ordered from the beginning"
+                );
+            }
+        }
+        change.end()
     }
 }
 

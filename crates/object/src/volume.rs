@@ -21,6 +21,7 @@ mod write;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::batch::{Head, Record};
 use crate::effect::{Answer, Effect, Fault, Ticket, Token};
 use crate::form::Keys;
 use crate::loading::Loaded;
@@ -60,6 +61,17 @@ impl Volume {
     pub fn use_keys(&mut self, keys: Keys) {
         assert!(self.state.queue.is_empty() && self.state.open.is_none(), "bug: keys come before writes");
         self.state.use_keys(keys);
+    }
+
+    /// Says what is wrong with an extent of an object that was read as a whole. Its checksum may be
+    /// wrong, or this volume's keys don't open it.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn judge_extent(&self, head: &Head, record: &Record, object: &[u8]) -> Result<(), String> {
+        let wrong = || format!("the extent at sector {} has a wrong checksum", record.start);
+        let stored = head.payload_of(record, object).ok_or_else(wrong)?;
+        self.state.former.content(head.is_framed, (record.start, record.sectors), stored).map(drop)
     }
 
     /// Writes whole sectors. No state of the store ever has half of a write.

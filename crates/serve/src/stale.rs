@@ -147,14 +147,16 @@ pub(crate) fn is_fenced(device: &DeviceFile) -> bool {
 /// # Errors
 /// When the device can't be read.
 pub fn record(device: &DeviceFile, record: &mut OriginRecord) -> io::Result<()> {
+    // The superblock is durable at once. If the file's inode were not, a power cut would leave it
+    // with an older time of change. The next start would take the origin for changed.
+    let synced = if is_fenced(device) { Ok(()) } else { device.sync_all() };
+    // A writer that had nothing to send may find out only now that it was overtaken.
     if is_fenced(device) {
         // The mark tells what this daemon has brought there, and nothing comes after it.
         record_mark(device, record);
         return Ok(());
     }
-    // The superblock is durable at once. If the file's inode were not, a power cut would leave it
-    // with an older time of change. The next start would take the origin for changed.
-    device.sync_all()?;
+    synced?;
     record.identity = identity(device)?;
     if record_mark(device, record) {
         return Ok(());

@@ -53,6 +53,8 @@ fn a_key_is_changed_and_the_old_one_is_needed_for_what_it_has_encrypted() {
         let file = disk.volume.place.file("half");
         let said = show(&output(&mut disk.object_command("export", &[file.to_str().expect("text")])));
         assert!(said.contains("exit status: 1") && said.contains(&old) && !file.exists(), "{said}");
+        let said = show(&output(&mut disk.object_command("check", &["--data"])));
+        assert!(said.contains("exit status: 1") && said.contains(&old) && !said.contains("sound"), "{said}");
 
         // What was exported and imported has the new key alone.
         set(&keys, &[20, 10]);

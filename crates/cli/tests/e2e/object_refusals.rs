@@ -46,24 +46,53 @@ fn a_rollback_to_a_snapshot_that_is_not_there_fences_nobody() {
     assert_eq!(prefix(&disk.content(), 20), 10);
 }
 
-/// A volume that is too large for the cache is refused before its writer is fenced.
+/// A volume that is too large for the cache is refused before its writer is fenced. Where the
+/// daemon destages in free order, `volume add` says what that means for a volume in a store.
 #[test]
-fn a_volume_that_is_too_large_is_refused_before_it_is_taken_over() {
-    let volume = Volume::served(64, 16, "writeback");
-    let url = format!("file://{}", volume.place.file("large").display());
-    let said = must(flashfront().args(["object", "create", &url, "--size", "1PiB"]));
-    assert!(said.contains("no cache is sure to serve more than 256 TiB"), "{said}");
-    let info = || must(flashfront().args(["object", "info", &url, "--json"]));
-    let before = info();
-    let said = show(&output(volume.ask_two(["volume", "add"]).args(["--name", "large", "--origin", &url])));
+fn a_volume_that_is_refused_was_not_taken_over() {
+    let mut volume = Volume::served(64, 16, "writeback");
+    let create = |name: &str, size: &str| {
+        let url = format!("file://{}", volume.place.file(name).display());
+        let said = must(flashfront().args(["object", "create", &url, "--size", size]));
+        assert_eq!(said.contains("no cache is sure to serve more than 256 TiB"), name == "large", "{said}");
+        url
+    };
+    let (large, small) = (create("large", "1PiB"), create("small", "16MiB"));
+    must(flashfront().args(["object", "snapshot", &small, "gold"]));
+    let info = |url: &str| must(flashfront().args(["object", "info", url, "--json"]));
+    let before = [info(&large), info(&small)];
+    let add = |volume: &Volume, name: &str, url: &str| {
+        show(&output(volume.ask_two(["volume", "add"]).args(["--name", name, "--origin", url])))
+    };
+    let said = add(&volume, "gold", &format!("{small}@gold"));
+    assert!(said.contains("exit status: 0") && !said.contains("free order"), "a snapshot is only read: {said}");
+    must(volume.ask_two(["volume", "remove"]).arg("gold"));
+    let said = add(&volume, "large", &large);
     assert!(said.contains("exit status: 1") && said.contains("larger than the 256 TiB together"), "{said}");
-    assert_eq!(info(), before, "a refused volume was taken over");
+    assert_eq!([info(&large), info(&small)], before, "a refused volume was taken over");
     // The daemon goes on, and takes another one.
-    let url = format!("file://{}", volume.place.file("small").display());
-    must(flashfront().args(["object", "create", &url, "--size", "16MiB"]));
-    must(volume.ask_two(["volume", "add"]).args(["--name", "small", "--origin", &url]));
-    let info: Value = serde_json::from_str(&must(flashfront().args(["object", "info", &url, "--json"]))).expect("JSON");
+    let said = add(&volume, "small", &small);
+    assert!(said.contains("exit status: 0") && said.contains("destages in free order"), "{said}");
+    let info: Value = serde_json::from_str(&info(&small)).expect("JSON");
     assert_eq!((&info["open"], &info["epoch"]), (&true.into(), &2.into()), "{info}");
+    volume.stop();
+}
+
+/// A daemon with nothing to send that was overtaken stops as any other.
+#[test]
+fn an_overtaken_daemon_with_nothing_to_send_stops() {
+    let mut disk = Disk::new(Store::Folder, Form::PLAIN);
+    disk.start();
+    write(&disk.volume, 0..10);
+    disk.volume.drain();
+    let mut other = disk.other_host();
+    write(&other, 10..20);
+    other.drain();
+    disk.volume.stop();
+    let stderr = disk.volume.stderr();
+    assert!(stderr.contains("opened by another writer") && !stderr.contains("reading samples"), "{stderr}");
+    other.stop();
+    assert_eq!(prefix(&disk.content(), 20), 20);
 }
 
 /// The newest manifest of a disk in a folder.

@@ -85,6 +85,8 @@ fn a_writer_that_slept_is_fenced() {
         let crashes = !disk.store.is_server();
         disk.volume.signal(if crashes { Signal::KILL } else { Signal::TERM });
         assert!(!disk.volume.exit().success());
+        let stderr = disk.volume.stderr();
+        assert!(crashes || stderr.contains("They are lost to that volume"), "{stderr}");
         other.stop();
         let content = disk.content();
         assert_eq!(prefix(&content, 40), before, "the fenced writer has changed something");

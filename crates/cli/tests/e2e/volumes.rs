@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use flashfront_serve::frontend::nbd::{Client, Listen, connect};
@@ -94,16 +94,21 @@ const MIBS: u64 = 8;
 /// Waits until the daemon has noticed that the last client of a volume has gone.
 #[track_caller]
 fn wait_for_no_clients(volume: &Volume, name: &str) {
+    wait_until(volume, name, "clients", &0.into());
+}
+
+/// Waits until the status says this of a volume.
+#[track_caller]
+fn wait_until(volume: &Volume, name: &str, key: &str, value: &Value) {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
         let status = volume.status();
         let of = |it: &&Value| it["name"] == name;
-        let clients =
-            status["volumes"].as_array().and_then(|all| all.iter().find(of)).expect("it is there")["clients"].clone();
-        if clients == 0 {
+        let found = &status["volumes"].as_array().and_then(|all| all.iter().find(of)).expect("it is there")[key];
+        if found == value {
             return;
         }
-        assert!(Instant::now() < end, "{clients} clients are still there");
+        assert!(Instant::now() < end, "{name}: {key} is still {found}");
         std::thread::sleep(Duration::from_millis(20)); // pacing: a poll of the status
     }
 }
@@ -210,7 +215,10 @@ fn no_change_waits_behind_a_volume_that_is_destaged_before_it_goes() {
         drop(client);
         wait_for_no_clients(&volume, name);
     }
-    must(volume.ask_two(["volume", "remove"]).args(["home", "--destage"]));
+    let mut waits = volume.ask_two(["volume", "remove"]);
+    let waits = waits.args(["home", "--destage"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut waits = waits.spawn().expect("the command can be started");
+    wait_until(&volume, "home", "removing", &true.into());
     let third = volume.place.sparse("third.img", 64 * MIB).display().to_string();
     let words = "volume `home` is being removed, and its dirty blocks are written to its origin first";
     refused(&volume, &["remove", "data", "--discard-dirty"], words);
@@ -219,6 +227,7 @@ fn no_change_waits_behind_a_volume_that_is_destaged_before_it_goes() {
     must(volume.ask_two(["volume", "remove"]).args(["home", "--discard-dirty"]));
     let told = volume.stderr();
     assert!(told.contains("volume home: removed by the operator, who gave up 1.00 MiB of dirty blocks"), "{told}");
+    waits.wait().expect("a command that waits for the end of a volume ends with it");
     must(volume.ask_two(["volume", "rename"]).args(["data", "date"]));
     volume.kill9();
     volume.options.clear();

@@ -79,6 +79,38 @@ fn an_empty_bucket_has_no_volume() {
     assert_eq!(Store::empty().open(Mode::Read).unwrap_err(), OpenFault::NoVolume);
 }
 
+/// Manifests above the one that counts are told of, and a later whole one makes them history. If
+/// there is no whole one, the volume is damaged, and not absent.
+#[test]
+fn damaged_manifests_are_told_of() {
+    let mut store = Store::with_volume();
+    let mut volume = store.writer(1);
+    for byte in 1..4 {
+        volume.write(0, &[byte; 512], &mut Vec::new()).unwrap();
+        store.flush(&mut volume).unwrap();
+    }
+    let newest = volume.manifest().number;
+    drop(volume);
+    let harm = |store: &mut Store, number| {
+        *store.objects.get_mut(&Name::Manifest(number)).unwrap().last_mut().unwrap() ^= 1;
+    };
+    let seen = |store: &mut Store, mode| store.open(mode).map(|it| it.passed().keys().copied().collect::<Vec<_>>());
+    assert_eq!(seen(&mut store, Mode::Read), Ok(vec![]));
+    for number in [newest, newest - 1] {
+        harm(&mut store, number);
+        assert_eq!(seen(&mut store, Mode::Read), Ok((number..=newest).collect()));
+        assert_eq!(store.open(Mode::Read).unwrap().manifest().number, number - 1);
+    }
+    // Below one that counts it is no news.
+    let writer = Writer { id: [9; 16], host: String::new(), now: 1 };
+    assert_eq!(seen(&mut store, Mode::Write(writer)), Ok(vec![newest - 1, newest]));
+    assert_eq!(seen(&mut store, Mode::Read), Ok(vec![]));
+    (1..newest - 1).for_each(|number| harm(&mut store, number));
+    harm(&mut store, newest + 1);
+    let opened = seen(&mut store, Mode::Read);
+    assert!(matches!(opened, Err(OpenFault::Damaged { name: Name::Manifest(_), .. })), "{opened:?}");
+}
+
 /// Several requests are under way when the first one finds its object absent. The answers to the
 /// others come late, and are not those of the next try.
 #[test]

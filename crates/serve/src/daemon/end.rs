@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flashfront_device::real::{DeviceFile, each};
-use flashfront_engine::DeviceId;
 use flashfront_engine::format::{OriginRecord, Superblock};
+use flashfront_engine::{DeviceId, OriginStatus};
 
 use super::answered::answered;
 use super::error::{ServeError, failed};
@@ -75,7 +75,12 @@ impl Ending {
         let config = &config;
         let mut superblock = pump.engine().superblock().clone();
         let status = pump.engine().status();
-        let left = leaving.left(config, &origin_errors, &status);
+        let mut left = leaving.left(config, &origin_errors, &status);
+        let overtaken = |it: &OriginStatus| {
+            let by = held.origin(it.id)?.link()?.store?.fenced.filter(|_| it.blocks_dirty > 0)?;
+            Some((config.volume(it.id)?.name.clone(), by))
+        };
+        left.overtaken = status.origins.iter().filter_map(overtaken).collect();
         let blocks_dirty = status.blocks_dirty;
         let used = held.members_in_use(pump.engine());
         let origins = || status.origins.iter().filter_map(|it| Some((held.origin(it.id)?, it)));

@@ -381,7 +381,7 @@ impl Daemon {
         }
         self.pump.devices_mut().attach(DeviceId::Origin(volume.id), device);
         self.held.put_origin(volume.id, file);
-        if volume.is_in_store() && self.config.destage() == Destage::Free {
+        if volume.is_in_store() && !export.read_only && self.config.destage() == Destage::Free {
             tracing::warn!(
                 "volume {}: its origin is in an object store, and this daemon destages in free order: until a restart the store alone is no state in which the volume was",
                 volume.name

@@ -26,7 +26,7 @@ const BATCH: usize = 64;
 #[serde(tag = "say", rename_all = "snake_case")]
 pub(super) enum Order {
     /// What the daemon is, to be judged.
-    Offer { offer: Offer },
+    Offer { offer: Box<Offer> },
     /// Everything follows: so many descriptors, the state's own among them.
     Take { descriptors: usize },
     /// Serve the clients. From here on the daemon never takes them back.

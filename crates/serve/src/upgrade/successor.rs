@@ -60,7 +60,7 @@ impl Successor {
             channel: Some(Channel::new(here)),
             version: String::new(),
         };
-        match successor.ask(&Order::Offer { offer }, STARTS_WITHIN)? {
+        match successor.ask(&Order::Offer { offer: Box::new(offer) }, STARTS_WITHIN)? {
             News::Waits { version } => successor.version = version,
             other => return Err(successor.unexpected(&other)),
         }
