@@ -226,7 +226,7 @@ fn no_change_waits_behind_a_volume_that_is_destaged_before_it_goes() {
     refused(&volume, &["rename", "data", "date"], words);
     must(volume.ask_two(["volume", "remove"]).args(["home", "--discard-dirty"]));
     let told = volume.stderr();
-    assert!(told.contains("volume home: removed by the operator, who gave up 1.00 MiB of dirty blocks"), "{told}");
+    assert!(told.contains("volume home: removed by the operator, who gave up 1 MiB of dirty blocks"), "{told}");
     waits.wait().expect("a command that waits for the end of a volume ends with it");
     must(volume.ask_two(["volume", "rename"]).args(["data", "date"]));
     volume.kill9();
