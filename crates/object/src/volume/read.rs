@@ -32,7 +32,8 @@ fn begin_read(state: &mut State, mut reading: Reading, fx: &mut Vec<Effect>) {
         reading.ranges.iter().flat_map(|(start, sectors)| state.map.missing(*start, *sectors)).collect();
     if !missing.is_empty() {
         load::fetch(state, &missing, fx);
-        // Those that are here must stay, too, or this would fetch them in turns for ever.
+        // Pages that are in RAM already must stay there, too. Else a read of more pages than RAM
+        // may hold would fetch them in turns for ever.
         let pages = reading.ranges.iter().flat_map(|(start, sectors)| state.map.pages_of(*start, *sectors)).collect();
         state.parked.push(Parked { reading, pages });
         return;
