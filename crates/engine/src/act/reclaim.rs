@@ -16,9 +16,8 @@
 
 use alloc::vec::Vec;
 
-use crate::act::commit::log::{For, Note};
+use crate::act::commit::log::Note;
 use crate::act::commit::unproven::hurry_proof;
-use crate::act::commit::{open, put};
 use crate::act::damage::damaged;
 use crate::act::destage::run::let_go_of;
 use crate::act::reclaim::choose::{Way, choose, choose_to_compact, look, note_choice};
@@ -31,8 +30,8 @@ use crate::cx::{Cx, blocks_span};
 use crate::fact::canary::Canary;
 use crate::fact::event::Event;
 use crate::fact::io::{DeviceError, DeviceId, Op};
-use crate::fact::memory::{Buf, Span};
-use crate::format::{CommitHeader, Entry, Stream};
+use crate::fact::memory::Buf;
+use crate::format::{CommitHeader, Entry};
 use crate::lane::Lane;
 use crate::organ::flying::{LaneIo, Survivor};
 use crate::organ::index::{Flat, Found};
@@ -51,8 +50,8 @@ pub(crate) mod vacate;
 
 use find::find_blocks;
 use state::Victim;
-use survivors::{choose_survivors, is_turned, leaves_after_all, tries_turned_again};
-use vacate::{appended, freed_together, guard_end, is_due, survivors_at_once, vacate_step, wanted_before_end};
+use survivors::{append_survivor, choose_survivors, is_turned, leaves_after_all, move_dirty, tries_turned_again};
+use vacate::{freed_together, guard_end, is_due, survivors_at_once, vacate_step, wanted_before_end};
 
 /// Segments under reclaim at once: enough to hide the latency of reads and flushes.
 pub(crate) const VICTIMS_MAX: usize = 4;
@@ -396,41 +395,6 @@ pub(crate) fn survivor_done(
     }
     read_waiting_survivors(lane, cx);
     victim_step(lane, segment, cx);
-}
-
-/// Appends a clean block to the survivors; false if there is no room now.
-fn append_survivor(lane: &mut Lane, cleaned: bool, flat: Flat, hits: u8, from: Span, cx: &mut Cx<'_>) -> bool {
-    let what_for = if cleaned { For::Cleaning } else { For::Clients };
-    let opened = !cx.cache_failed() && open(lane, Stream::Survivors, what_for, cx);
-    let is_in = opened && put(lane, Stream::Survivors, flat, false, 0, hits, from, cx);
-    appended(lane, cx.now);
-    is_in
-}
-
-/// Appends a dirty block to the writes once more. Where there is no room it stays, and its
-/// segment waits.
-fn move_dirty(lane: &mut Lane, survivor: Survivor, found: Found, from: Span, cx: &mut Cx<'_>) {
-    let Survivor { segment, flat, .. } = survivor;
-    let what_for = match lane.reclaim.compacting == Some(segment) {
-        true => For::Moves,
-        false if is_cleaned(lane, segment) => For::Cleaning,
-        false => For::Clients,
-    };
-    if cx.cache_failed() || !open(lane, Stream::Writes, what_for, cx) {
-        return;
-    }
-    let rewritten = lane.store.is_rewritten(flat);
-    let dirty = !cx.facts.planted(Canary::MovedClean);
-    // A block that is moved stays in its era.
-    let era = lane.eras.as_ref().and_then(|eras| eras.newest(flat)).map_or(0, |it| it.0);
-    let is_in = put(lane, Stream::Writes, flat, dirty, era, found.hits, from, cx);
-    if is_in && !rewritten {
-        // Nobody has: the sweep of destage needn't pass it over.
-        lane.store.forget_rewritten(flat);
-    }
-    appended(lane, cx.now);
-    cx.delta.counters.reinserted_blocks += u64::from(is_in);
-    cx.delta.counters.moved_blocks += u64::from(is_in);
 }
 
 /// Records that a segment is freed. Its blocks stay in the index until that is durable. So a direct

@@ -68,4 +68,7 @@ canaries! {
     GroupFlushed, "group-flushed", "the origin is flushed while only a part of a group of eras is there";
     GroupUnnoted, "group-unnoted", "a group of eras begins before the log says how far it goes, so that a restart sends fewer";
     MovedClean, "moved-clean", "dirty blocks that reclaim moves count as clean in their new place";
+    EndForgotten, "end-forgotten", "while a cache's end is emptied, dirty blocks that are to be moved out of it are forgotten";
+    EndRefilled, "end-refilled", "clients write into the end of a cache that has been emptied";
+    WeightsIgnored, "weights-ignored", "volumes with weights get no part of the cache by them";
 }

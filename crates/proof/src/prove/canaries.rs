@@ -38,7 +38,7 @@ mod with {
 
     /// The bugs that hardly any random life meets (one in some hundred), and the workload that is
     /// made to meet them.
-    const MADE_FOR: [(Canary, &str); 15] = [
+    const MADE_FOR: [(Canary, &str); 18] = [
         (Canary::OriginAhead, "modes"),
         (Canary::MirrorUnrecorded, "mirror-lead"),
         (Canary::RemovedAcknowledges, "replace"),
@@ -54,6 +54,9 @@ mod with {
         (Canary::GrownEarly, "grow"),
         (Canary::MinIgnored, "shares"),
         (Canary::MaxIgnored, "largest-part"),
+        (Canary::WeightsIgnored, "weights"),
+        (Canary::EndForgotten, "vacate"),
+        (Canary::EndRefilled, "vacate"),
     ];
 
     pub(crate) fn main(args: &[&str]) -> Result<bool, String> {

@@ -103,8 +103,8 @@ pub(super) fn promote(on: &mut Stage<'_>) {
     on.wait_down_to(0);
 }
 
-/// Fills three quarters of the cache, half of it dirty, empties the last two fifths, and uses them
-/// again.
+/// Fills three quarters of the cache, half of it dirty, and empties the last two fifths. They stay
+/// empty while clients write as much as six segments. Then they are used again.
 pub(super) fn vacate(on: &mut Stage<'_>) {
     for part in 0..15 {
         on.write(0, part * 32 * B, 16 * B, part % 5 == 4);
@@ -117,7 +117,11 @@ pub(super) fn vacate(on: &mut Stage<'_>) {
     on.write(0, 70 * B, 6 * B, true);
     on.read(0, 0, 12 * B);
     on.wait_down_to(0);
-    on.control(Control::Vacate { keep_segments: None, dirty_limit_blocks: None });
+    for part in 0..6 {
+        on.write(0, part * 32 * B, 16 * B, false);
+    }
+    on.wait_down_to(0);
+    on.use_end();
     on.write(0, 100 * B, 16 * B, true);
     on.wait_down_to(0);
 }

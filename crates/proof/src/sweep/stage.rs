@@ -24,12 +24,14 @@ pub struct Stage<'a> {
     event: u64,
     /// Nobody watches any more: the rest is skipped.
     over: bool,
+    /// The end of the cache was emptied, and stays empty.
+    is_empty_end: bool,
 }
 
 impl<'a> Stage<'a> {
     /// A stage with a client, whose first state is shown at once.
     pub(super) fn new(client: Client, watch: &'a mut Watch<'a>) -> Self {
-        let mut stage = Self { client, watch, event: 0, over: false };
+        let mut stage = Self { client, watch, event: 0, over: false, is_empty_end: false };
         stage.shown();
         stage
     }
@@ -46,6 +48,10 @@ impl<'a> Stage<'a> {
         let more = !self.over && self.client.world.step();
         if more {
             self.shown();
+            assert!(
+                !self.is_empty_end || self.left_in_end() == Some(0),
+                "the end of the cache has been emptied, and fills up again"
+            );
         }
         more
     }
@@ -149,11 +155,21 @@ impl<'a> Stage<'a> {
     }
 
     /// Empties the end of the cache, and waits until that is done. Each lane keeps so many
-    /// segments.
+    /// segments. From then on the end has to stay empty.
     pub fn vacate(&mut self, keep_segments: u32) {
         self.control(Control::Vacate { keep_segments: Some(keep_segments), dirty_limit_blocks: None });
-        let left = |client: &Client| client.world.engine().status().left_in_end;
-        while !self.over && left(&self.client) != Some(0) && self.step() {}
+        while !self.over && self.left_in_end() != Some(0) && self.step() {}
+        self.is_empty_end = !self.over;
+    }
+
+    /// The end of the cache may be used again.
+    pub fn use_end(&mut self) {
+        self.is_empty_end = false;
+        self.control(Control::Vacate { keep_segments: None, dirty_limit_blocks: None });
+    }
+
+    fn left_in_end(&self) -> Option<u64> {
+        self.client.world.engine().status().left_in_end
     }
 
     /// Takes a device away that is out.

@@ -84,6 +84,44 @@ pub(super) const LARGEST_PART: Workload = Workload {
     again: false,
 };
 
+/// Parts by weight.
+pub(super) const WEIGHTS: Workload = Workload {
+    name: "weights",
+    summary: "noise beside a volume that has the same weight",
+    world: SHARES.world,
+    run: weights,
+    again: false,
+};
+
+/// A volume reads what it has now and then, and keeps it, whatever another one with the same weight
+/// reads.
+fn weights(stage: &mut Stage<'_>) {
+    for origin in [0, 1] {
+        let shares = Shares { weight: 100, ..Shares::default() };
+        stage.change_volume(VolumeChange::SetShares { origin: OriginId(origin), shares });
+    }
+    let quiet = |stage: &mut Stage<'_>| {
+        for first in (0..64).step_by(16) {
+            stage.read(0, first * B, 16 * B);
+        }
+        stage.wait_down_to(0);
+    };
+    quiet(stage);
+    quiet(stage);
+    for nth in 0..40 {
+        stage.read(1, nth * 37 % 25 * 16 * B, 15 * B);
+        stage.wait_down_to(1);
+        if nth % 6 == 5 {
+            stage.write(1, nth * 5 % 300 * B, 2 * B, nth % 12 == 5);
+        }
+    }
+    stage.wait_down_to(0);
+    let before = stage.origin_reads();
+    quiet(stage);
+    stage.expect(stage.evicted() > 64, "eviction");
+    stage.expect(stage.origin_reads() == before, "a volume that keeps what it is due");
+}
+
 /// A volume reads twice its largest part, and writes what was dropped, and what was not.
 fn largest_part(stage: &mut Stage<'_>) {
     let shares = Shares { max_bytes: 257 * B * 512, ..Shares::default() };

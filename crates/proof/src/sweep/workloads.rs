@@ -7,7 +7,7 @@ use flashfront_engine::{Durability, Mode, RequestOp};
 use super::members::{mirror, promote, remove, replace, vacate};
 use super::modes::{killed, modes, passthrough};
 use super::stage::Stage;
-use super::volumes::{LARGEST_PART, SHARES, grow, volumes};
+use super::volumes::{LARGEST_PART, SHARES, WEIGHTS, grow, volumes};
 use super::workload::{Workload, small};
 use crate::spec::{OriginSpec, WorldSpec};
 
@@ -131,6 +131,7 @@ pub const WORKLOADS: &[Workload] = &[
     },
     SHARES,
     LARGEST_PART,
+    WEIGHTS,
     Workload {
         name: "neighbours",
         summary: "reads around misses of a slow origin, others that wait for them, and writes of what comes along",

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which clean blocks of a victim are copied forward, and whether it is a victim at all.
+//! Which clean blocks of a victim are copied forward, and whether it is a victim at all. Appends
+//! these, and dirty ones that are moved.
 
 use alloc::vec::Vec;
 
+use super::is_cleaned;
 use super::stuck::give_back_victim;
+use super::vacate::appended;
+use crate::act::commit::log::For;
+use crate::act::commit::{open, put};
 use crate::act::shares::{Spare, has_to_stay, is_above_min};
 use crate::cx::Cx;
 use crate::fact::canary::Canary;
+use crate::fact::memory::Span;
+use crate::format::Stream;
 use crate::lane::Lane;
 use crate::organ::flying::Survivor;
-use crate::organ::index::Flat;
+use crate::organ::index::{Flat, Found};
 use crate::organ::segment::{Segment, SegmentState};
 use crate::policy::Zone;
 
@@ -127,4 +134,50 @@ fn leaves(leaving: &mut Vec<(usize, u64)>, origin: usize, may: bool, cx: &mut Cx
         Some(last) => last.1 += 1,
         None => leaving.push((origin, 1)),
     }
+}
+
+/// Appends a clean block to the survivors; false if there is no room now.
+pub(super) fn append_survivor(
+    lane: &mut Lane,
+    cleaned: bool,
+    flat: Flat,
+    hits: u8,
+    from: Span,
+    cx: &mut Cx<'_>,
+) -> bool {
+    let what_for = if cleaned { For::Cleaning } else { For::Clients };
+    let opened = !cx.cache_failed() && open(lane, Stream::Survivors, what_for, cx);
+    let is_in = opened && put(lane, Stream::Survivors, flat, false, 0, hits, from, cx);
+    appended(lane, cx.now);
+    is_in
+}
+
+/// Appends a dirty block to the writes once more. Where there is no room it stays, and its
+/// segment waits.
+pub(super) fn move_dirty(lane: &mut Lane, survivor: Survivor, found: Found, from: Span, cx: &mut Cx<'_>) {
+    let Survivor { segment, flat, .. } = survivor;
+    let what_for = match lane.reclaim.compacting == Some(segment) {
+        true => For::Moves,
+        false if is_cleaned(lane, segment) => For::Cleaning,
+        false => For::Clients,
+    };
+    if cx.cache_failed() || !open(lane, Stream::Writes, what_for, cx) {
+        return;
+    }
+    if lane.log.is_in_end(segment) && cx.facts.planted(Canary::EndForgotten) {
+        lane.unmap(flat, cx);
+        return;
+    }
+    let rewritten = lane.store.is_rewritten(flat);
+    let dirty = !cx.facts.planted(Canary::MovedClean);
+    // A block that is moved stays in its era.
+    let era = lane.eras.as_ref().and_then(|eras| eras.newest(flat)).map_or(0, |it| it.0);
+    let is_in = put(lane, Stream::Writes, flat, dirty, era, found.hits, from, cx);
+    if is_in && !rewritten {
+        // Nobody has: the sweep of destage needn't pass it over.
+        lane.store.forget_rewritten(flat);
+    }
+    appended(lane, cx.now);
+    cx.delta.counters.reinserted_blocks += u64::from(is_in);
+    cx.delta.counters.moved_blocks += u64::from(is_in);
 }

@@ -14,6 +14,7 @@ use super::state::{SHORT_MAX_NS, VICTIM_WAIT_NS, Victim};
 use super::{SURVIVORS_MAX, VICTIMS_MAX, begin_victim, has_trouble, note_freed, read_waiting_survivors};
 use crate::act::sync::COPIES_MAX;
 use crate::cx::Cx;
+use crate::fact::canary::Canary;
 use crate::fact::types::{SegmentId, Time};
 use crate::format::{COMMIT_ENTRIES_MAX, STREAMS};
 use crate::lane::Lane;
@@ -65,6 +66,7 @@ pub(super) fn guard_end(lane: &mut Lane, cx: &Cx<'_>) {
     let in_vain = lane.reclaim.short_since.is_some_and(|since| cx.now.since_ns(since) >= SHORT_MAX_NS);
     let ending = cx.facts.stopping || cx.cache_failed();
     let has_room = lane.store.dirty() <= lane.log.slots_kept() * DIRTY_EIGHTHS / 8;
+    let ending = ending || cx.facts.planted(Canary::EndRefilled);
     lane.log.shut_end(!ending && !in_vain && has_room && !cx.facts.away && !has_trouble(lane, cx));
 }
 
