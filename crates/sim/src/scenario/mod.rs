@@ -27,6 +27,8 @@ pub struct Phase {
     /// From its beginning on Flashfront uses so many percent of the cache device, and empties the
     /// rest.
     pub keep_percent: Option<u32>,
+    /// At its beginning Flashfront begins to move its cache to another device.
+    pub replace: bool,
     /// What is beside Flashfront runs it too.
     pub beside: bool,
     /// What a bare origin does in its stead: the bound that it is compared with.
@@ -172,6 +174,9 @@ impl Scenario {
             idle(system, &mut now, phase.idle_ns, watch)?;
             if let Some(percent) = phase.keep_percent {
                 system.keep(now, percent);
+            }
+            if phase.replace {
+                system.replace(now);
             }
             results.push(Some(run(system, &mut now, &mut number, jobs, self.interval_ns, watch)?));
         }

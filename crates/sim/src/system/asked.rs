@@ -96,6 +96,9 @@ pub trait System {
     /// A cache that can uses only so many percent of its device from now on, and empties the rest.
     fn keep(&mut self, _now: Time, _percent: u32) {}
 
+    /// A cache that can begins to move to another device of the same kind.
+    fn replace(&mut self, _now: Time) {}
+
     /// Whether requests may begin and end within blocks, at sectors.
     fn takes_sectors(&self) -> bool {
         false

@@ -35,12 +35,19 @@ pub struct FlashfrontSpec {
     pub options: Options,
 }
 
-/// The engine on two models.
+/// A cache device.
+struct Member {
+    model: Box<dyn Model>,
+    headers: Headers,
+}
+
+/// The engine on models.
 pub struct Flashfront {
     engine: Engine,
     memory: Weightless,
-    headers: Headers,
-    cache: Box<dyn Model>,
+    /// The cache devices by their numbers of member, as far as there are any.
+    members: [Option<Member>; 2],
+    spec: FlashfrontSpec,
     origin: Box<dyn Model>,
     effects: Effects,
     /// Numbers of the devices' I/Os.
@@ -63,13 +70,13 @@ impl Flashfront {
     #[must_use]
     pub fn new(spec: &FlashfrontSpec) -> Self {
         let superblock = superblock(spec);
-        let headers = Headers::new(&superblock);
+        let first = Member { model: spec.cache.build(spec.cache_bytes), headers: Headers::new(&superblock) };
         let engine = Engine::new(superblock, spec.options.clone(), Time(0)).expect("an origin that can be indexed");
         let mut this = Self {
             engine,
             memory: Weightless::default(),
-            headers,
-            cache: spec.cache.build(spec.cache_bytes),
+            members: [Some(first), None],
+            spec: spec.clone(),
             origin: spec.origin.build(spec.origin_bytes),
             effects: Effects::default(),
             next_io: 0,
@@ -118,13 +125,18 @@ impl Flashfront {
         let Io { token, device, op, offset, len, span } = io;
         self.next_io += 1;
         self.ios.insert(self.next_io, token);
-        let model = if device == DeviceId::Cache {
+        let member = match device {
+            DeviceId::Cache => self.members[0].as_mut(),
+            DeviceId::Mirror => self.members[1].as_mut(),
+            DeviceId::Origin(_) => None,
+        };
+        let model = if let Some(Member { model, headers }) = member {
             match (op, span) {
-                (Op::Write, Some(span)) => self.headers.write(offset, span, &self.memory),
-                (Op::Read, Some(span)) => self.headers.read(offset, span, &mut self.memory),
+                (Op::Write, Some(span)) => headers.write(offset, span, &self.memory),
+                (Op::Read, Some(span)) => headers.read(offset, span, &mut self.memory),
                 _ => {}
             }
-            &mut self.cache
+            model
         } else {
             self.origin_ios += u64::from(op != Op::Flush);
             &mut self.origin
@@ -134,7 +146,9 @@ impl Flashfront {
 
     fn step(&mut self, now: Time) {
         self.now = now;
-        self.cache.advance(now, &mut self.done);
+        for member in self.members.iter_mut().flatten() {
+            member.model.advance(now, &mut self.done);
+        }
         self.origin.advance(now, &mut self.done);
         let mut done = std::mem::take(&mut self.done);
         done.sort_unstable();
@@ -182,8 +196,8 @@ impl System for Flashfront {
         if !self.answered.is_empty() {
             return Some(self.now);
         }
-        let all = [self.engine.next_timer(), self.cache.next_event(), self.origin.next_event()];
-        all.into_iter().flatten().min()
+        let members = self.members.iter().flatten().map(|member| member.model.next_event());
+        members.chain([self.engine.next_timer(), self.origin.next_event()]).flatten().min()
     }
 
     fn advance(&mut self, now: Time, answered: &mut Vec<u64>) {
@@ -217,6 +231,15 @@ impl System for Flashfront {
         let segments = u64::from(self.engine.superblock().segments_per_lane) * u64::from(percent) / 100;
         let keep_segments = (percent < 100).then_some(segments as u32);
         self.input(now, Input::Control(Control::Vacate { keep_segments, dirty_limit_blocks: None }));
+    }
+
+    fn replace(&mut self, now: Time) {
+        let superblock = self.engine.superblock();
+        let (lead, headers) = (superblock.pairing.lead, Headers::new(superblock));
+        // The one that a replacement before this one has left is not used any more.
+        self.members[usize::from(1 - lead)] =
+            Some(Member { model: self.spec.cache.build(self.spec.cache_bytes), headers });
+        self.input(now, Input::Control(Control::Replace));
     }
 
     fn drain(&mut self, now: Time) -> bool {

@@ -91,6 +91,7 @@ impl JobArgs {
             jobs: phase.jobs,
             idle_ns: phase.idle_ns,
             keep_percent: None,
+            replace: false,
             beside: true,
             bound: None,
         });

@@ -145,6 +145,7 @@ fn phase(table: &PhaseTable, origin_bytes: u64) -> anyhow::Result<Phase> {
         jobs,
         idle_ns: ns(table.idle_before),
         keep_percent: table.keep_percent,
+        replace: table.replace,
         beside: table.beside,
         bound: table.bound.as_deref().map(of).transpose()?,
     })

@@ -70,6 +70,8 @@ pub(super) struct PhaseTable {
     pub(super) idle_before: Option<Age>,
     pub(super) keep_percent: Option<u32>,
     #[serde(default)]
+    pub(super) replace: bool,
+    #[serde(default)]
     pub(super) beside: bool,
     #[serde(default)]
     pub(super) job: Vec<JobTable>,
