@@ -2,9 +2,9 @@
 //! `cargo x bench [PART]`: what is promised of speed and memory, measured on this machine.
 //!
 //! Parts: `in-process` and `nbd` (speed, as ratios in one run: the default), `threads`,
-//! `huge-pages`, `vhost-user-blk`, `objects`, `engine`, `memory`, `predicted`, `recovery`.
-//! Medians; losing rows stay. Results go to bench/runs/DATE-PROCESSOR/ with `--keep`, else to the
-//! screen only; `--json`: only the JSON.
+//! `huge-pages`, `vhost-user-blk`, `objects`, `engine`, `memory`, `volumes`, `predicted`,
+//! `recovery`. Medians; losing rows stay. Results go to bench/runs/DATE-PROCESSOR/ with `--keep`,
+//! else to the screen only; `--json`: only the JSON.
 
 mod engine;
 mod far;
@@ -18,6 +18,7 @@ mod server;
 mod store;
 mod variants;
 mod vhost;
+mod volumes;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ struct Part {
     measure: fn(&Path) -> Result<Found, Failed>,
 }
 
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     Part { name: "in-process", unasked: true, measure: in_process::in_process },
     Part { name: "nbd", unasked: true, measure: nbd::nbd },
     Part { name: "threads", unasked: false, measure: variants::threads },
@@ -42,6 +43,7 @@ const PARTS: [Part; 10] = [
     Part { name: "objects", unasked: false, measure: objects::objects },
     Part { name: "engine", unasked: false, measure: engine::engine },
     Part { name: "memory", unasked: false, measure: memory::memory },
+    Part { name: "volumes", unasked: false, measure: volumes::volumes },
     Part { name: predicted::NAME, unasked: false, measure: predicted::predicted },
     Part { name: "recovery", unasked: false, measure: recovery },
 ];

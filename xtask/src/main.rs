@@ -35,7 +35,7 @@ struct Verb {
 const VERBS: &[Verb] = &[
     Verb {
         name: "bench",
-        summary: "[PART...]: speed (in-process, nbd), threads, huge-pages, vhost-user-blk, engine, memory, predicted, recovery; --dir DIR, --json, --keep (in bench/runs)",
+        summary: "[PART...]: speed (in-process, nbd), threads, huge-pages, vhost-user-blk, engine, memory, volumes, predicted, recovery; --dir DIR, --json, --keep (in bench/runs)",
         run: bench::bench,
     },
     Verb {
