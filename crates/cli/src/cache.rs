@@ -2,17 +2,17 @@
 //! `flashfront cache`: grows or shrinks a cache, moves a running one to another device, takes it
 //! off its volumes, and gives it back.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use flashfront_engine::BLOCK_BYTES;
-use flashfront_serve::control::{Client, Command, Response};
+use flashfront_serve::control::{Client, ClientError, Command, Response};
 
 use crate::drain::refusals;
 use crate::interrupt::Interrupt;
-use crate::status::Socket;
+use crate::status::{Socket, connect};
 use crate::volume::done;
 use crate::{human, mirror, progress};
 
@@ -111,13 +111,13 @@ impl Cache {
 
 impl Detach {
     fn run(self) -> anyhow::Result<ExitCode> {
-        let mut client = Client::connect(&self.socket.path())?;
+        let mut client = connect(&self.socket.path())?;
         let interrupt = Interrupt::new()?;
         let started = Instant::now();
         let before = client.status()?;
         // A mirrored cache, and volumes without a cache, are refused below: nothing is drained.
         if !before.without_cache && before.mirror == "none" {
-            drain(&mut client, before.blocks_dirty, &interrupt, "detach")?;
+            drain(&mut client, &self.socket.path(), before.blocks_dirty, &interrupt, "detach")?;
         }
         client.wait_at_most(PATIENCE)?;
         switched(client.call(&Command::DetachCache {})?, "detached: the origins alone hold everything", self.json)?;
@@ -127,13 +127,20 @@ impl Detach {
 }
 
 /// Destages what is dirty, until nothing is or Ctrl-C ends it.
-fn drain(client: &mut Client, dirty: u64, interrupt: &Interrupt, verb: &str) -> anyhow::Result<()> {
+fn drain(client: &mut Client, socket: &Path, dirty: u64, interrupt: &Interrupt, verb: &str) -> anyhow::Result<()> {
     client.call(&Command::Drain { start: true })?;
     let bar = progress::of_bytes("draining");
     bar.set_length(dirty * BLOCK_BYTES);
     let mut told = Vec::new();
     loop {
-        let report = client.status()?;
+        let report = match client.status() {
+            // Another life of the daemon: what is to be done next says whether it can be.
+            Err(ClientError::Gone { .. }) => {
+                *client = connect(socket)?;
+                client.status()?
+            }
+            other => other?,
+        };
         bar.set_position(dirty.saturating_sub(report.blocks_dirty) * BLOCK_BYTES);
         if !report.draining {
             break;
@@ -160,7 +167,7 @@ fn drain(client: &mut Client, dirty: u64, interrupt: &Interrupt, verb: &str) -> 
 impl Attach {
     fn run(self) -> anyhow::Result<ExitCode> {
         let device = mirror::whole(&self.device)?;
-        let mut client = Client::connect(&self.socket.path())?;
+        let mut client = connect(&self.socket.path())?;
         let started = Instant::now();
         let said = format!("attached: the cache is on {}", device.display());
         client.wait_at_most(PATIENCE)?;
@@ -184,7 +191,7 @@ fn switched(response: Response, said: &str, json: bool) -> anyhow::Result<()> {
 impl Replace {
     fn run(self) -> anyhow::Result<ExitCode> {
         let device = mirror::whole(&self.device)?;
-        let mut client = Client::connect(&self.socket.path())?;
+        let mut client = connect(&self.socket.path())?;
         let interrupt = Interrupt::new()?;
         let started = Instant::now();
         client.call(&Command::ReplaceCache { device: device.clone(), force: self.force })?;

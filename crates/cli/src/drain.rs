@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use flashfront_engine::BLOCK_BYTES;
 use flashfront_serve::config::Age;
-use flashfront_serve::control::{Client, Command};
+use flashfront_serve::control::Command;
 use flashfront_serve::report::StatusReport;
 use serde::Serialize;
 
 use crate::interrupt::Interrupt;
-use crate::status::Socket;
+use crate::status::{Socket, connect};
 use crate::{human, progress};
 
 /// Write everything dirty to the origin, and wait until it is there.
@@ -58,7 +58,7 @@ struct Outcome {
 
 impl Drain {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut client = Client::connect(&self.socket.path())?;
+        let mut client = connect(&self.socket.path())?;
         let interrupt = Interrupt::new()?;
         let started = Instant::now();
         let before = client.status()?;

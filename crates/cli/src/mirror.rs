@@ -14,7 +14,7 @@ use flashfront_serve::report::StatusReport;
 use serde::Serialize;
 
 use crate::interrupt::Interrupt;
-use crate::status::Socket;
+use crate::status::{Socket, connect};
 use crate::volume::done;
 use crate::{human, progress};
 
@@ -110,7 +110,7 @@ impl Mirror {
 impl Promote {
     fn run(self) -> anyhow::Result<ExitCode> {
         let device = whole(&self.device)?;
-        let mut client = Client::connect(&self.socket.path())?;
+        let mut client = connect(&self.socket.path())?;
         let interrupt = Interrupt::new()?;
         let started = Instant::now();
         let named = device.display().to_string();
@@ -143,7 +143,7 @@ impl Promote {
 impl Remove {
     fn run(self) -> anyhow::Result<ExitCode> {
         let device = whole(&self.device)?;
-        let mut client = Client::connect(&self.socket.path())?;
+        let mut client = connect(&self.socket.path())?;
         let interrupt = Interrupt::new()?;
         let started = Instant::now();
         let named = device.display().to_string();
@@ -220,7 +220,7 @@ pub(crate) fn goes_on() -> anyhow::Result<ExitCode> {
 impl Add {
     fn run(self) -> anyhow::Result<ExitCode> {
         let device = whole(&self.device)?;
-        let mut client = Client::connect(&self.socket.path())?;
+        let mut client = connect(&self.socket.path())?;
         let interrupt = Interrupt::new()?;
         let started = Instant::now();
         client.call(&Command::AddMirror { device: device.clone(), force: self.force })?;

@@ -14,7 +14,7 @@ use flashfront_serve::report::{StatusReport, VolumeReport};
 use serde::Serialize;
 
 use crate::interrupt::Interrupt;
-use crate::status::Socket;
+use crate::status::{Socket, connect};
 use crate::{human, progress};
 
 mod file;
@@ -97,11 +97,14 @@ impl Counted {
 
 impl Prefetch {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut client = Client::connect(&self.socket.path())?;
+        let mut client = connect(&self.socket.path())?;
         let status = client.status()?;
         let volume = self.of(&status)?;
         let ranges = self.ranges(volume)?;
-        fits(ranges.bytes(), volume, status.capacity_blocks * BLOCK_BYTES)?;
+        // Without a cache the daemon refuses, and says why.
+        if !status.without_cache {
+            fits(ranges.bytes(), volume, status.capacity_blocks * BLOCK_BYTES)?;
+        }
         let outcome = self.bring(&mut client, &ranges, Counted::of(&status))?;
         if self.json {
             human::print_json(&outcome)?;

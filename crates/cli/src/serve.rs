@@ -306,7 +306,10 @@ impl Serve {
             Ended::AtOnce if !stop.is_at_once() => tracing::warn!("stopped before anything was served"),
             Ended::AtOnce if config.without_cache => anyhow::bail!("stopped at once"),
             Ended::AtOnce => anyhow::bail!("stopped at once; the next start replays the log"),
-            Ended::WithoutCache => tracing::info!(
+            Ended::WithoutCache { detached: true } => {
+                tracing::info!("stopped; the cache was detached before, and the origins hold everything")
+            }
+            Ended::WithoutCache { .. } => tracing::info!(
                 "stopped; the origin was served without its cache, which will drop its clean data at the next start with it, and refuse its dirty data"
             ),
             Ended::CacheFailed { blocks_dirty: 0 } => anyhow::bail!(

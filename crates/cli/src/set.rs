@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use clap::Args;
 use flashfront_engine::Mode;
 use flashfront_serve::config::{DirtyLimit, Size};
-use flashfront_serve::control::{Client, Command};
+use flashfront_serve::control::Command;
 
-use crate::status::Socket;
+use crate::status::{Socket, connect};
 use crate::{choice, human};
 
 /// Change mode, dirty limit or sequential bypass of a running daemon.
@@ -45,7 +45,7 @@ pub(crate) struct Set {
 
 impl Set {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut client = Client::connect(&self.socket.path())?;
+        let mut client = connect(&self.socket.path())?;
         client.call(&Command::Set {
             volume: self.volume,
             mode: self.mode,

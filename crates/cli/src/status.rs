@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `flashfront status`: what a running daemon does, once or every second.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use flashfront_serve::config::{control_path_to_ask, control_said};
-use flashfront_serve::control::Client;
+use flashfront_serve::control::{Client, ClientError};
 use flashfront_serve::report::StatusReport;
 
 use crate::human;
@@ -37,6 +37,20 @@ impl Socket {
     }
 }
 
+/// Connects to a daemon. An operator who waits for its answer hears of that.
+pub(crate) fn connect(path: &Path) -> Result<Client, ClientError> {
+    let mut client = Client::connect(path)?;
+    client.on_silence(Some(|path, waited, patience| {
+        eprintln!(
+            "flashfront: {}: the daemon has not answered for {} s yet; waiting for {} s",
+            path.display(),
+            waited.as_secs(),
+            patience.as_secs()
+        );
+    }));
+    Ok(client)
+}
+
 /// Show what a running daemon does.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
@@ -52,11 +66,15 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut client = Client::connect(&self.socket.path())?;
+        let mut client = connect(&self.socket.path())?;
         let report = client.status()?;
         match (self.watch, Window::stdout()) {
             (false, _) => self.print(&report, None)?,
-            (true, Some(_)) if !self.json => Picture::new(report)?.watch(&mut client)?,
+            (true, Some(_)) if !self.json => {
+                // Nothing else is printed beside the picture.
+                client.on_silence(None);
+                Picture::new(report)?.watch(&mut client)?;
+            }
             (true, _) => self.repeat(&mut client, report)?,
         }
         Ok(ExitCode::SUCCESS)

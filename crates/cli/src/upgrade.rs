@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use flashfront_serve::control::{Client, Command, Response};
+use flashfront_serve::control::{Command, Response};
 
 use crate::human;
-use crate::status::Socket;
+use crate::status::{Socket, connect};
 
 /// The longest that an upgrade takes: the new program starts, the cache is closed, opened, and
 /// opened once more if the new program fails.
@@ -46,7 +46,7 @@ impl Upgrade {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         // The daemon may run in another folder.
         let program = self.program.map(std::path::absolute).transpose()?;
-        let mut client = Client::connect(&self.socket.path())?;
+        let mut client = connect(&self.socket.path())?;
         client.wait_at_most(PATIENCE)?;
         match client.call(&Command::Upgrade { program, disconnect: self.disconnect })? {
             Response::Upgraded(upgraded) if self.json => human::print_json(&upgraded)?,

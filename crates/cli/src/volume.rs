@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::columns::Columns;
 use crate::interrupt::Interrupt;
-use crate::status::Socket;
+use crate::status::{Socket, connect};
 use crate::usage::misused;
 use crate::{choice, human, progress};
 
@@ -202,6 +202,8 @@ struct Listed<'a> {
     blocks_cached: Option<u64>,
     blocks_dirty: u64,
     read_only: bool,
+    /// The volume is being removed: its dirty data is destaged first.
+    removing: bool,
     share_min_bytes: u64,
     share_max_bytes: u64,
     uris: &'a [String],
@@ -218,6 +220,7 @@ impl<'a> Listed<'a> {
             blocks_cached: Some(volume.blocks_cached),
             blocks_dirty: volume.blocks_dirty,
             read_only: volume.read_only,
+            removing: volume.removing,
             share_min_bytes: volume.share_min_bytes,
             share_max_bytes: volume.share_max_bytes,
             uris: &volume.uris,
@@ -235,6 +238,7 @@ impl<'a> Listed<'a> {
             blocks_cached: None,
             blocks_dirty: record.dirty_blocks,
             read_only: record.read_only,
+            removing: false,
             share_min_bytes: record.shares.min_bytes,
             share_max_bytes: record.shares.max_bytes,
             uris: &[],
@@ -270,7 +274,7 @@ impl List {
         if let Some(stopped) = self.place.stopped(false)? {
             return self.tell(&stopped.superblock().origins.iter().map(Listed::stopped).collect::<Vec<_>>());
         }
-        let report = Client::connect(&self.place.socket())?.status()?;
+        let report = connect(&self.place.socket())?.status()?;
         self.tell(&report.volumes.iter().map(Listed::new).collect::<Vec<_>>())
     }
 
@@ -284,14 +288,16 @@ fn listed(volumes: &[Listed<'_>]) -> String {
     for it in volumes {
         let cached = it.blocks_cached.map_or_else(|| "-".to_owned(), human::blocks);
         let [size, dirty] = [human::bytes(it.size_bytes), human::blocks(it.blocks_dirty)];
-        table.row([it.name.to_owned(), it.mode.to_owned(), size, cached, dirty]);
+        let [access, end] =
+            [(it.read_only, ", read-only"), (it.removing, ", removing")].map(|(is, told)| if is { told } else { "" });
+        table.row([it.name.to_owned(), format!("{}{access}{end}", it.mode), size, cached, dirty]);
     }
     table.text()
 }
 
 impl Show {
     fn run(self) -> anyhow::Result<()> {
-        let report = Client::connect(&self.socket.path())?.status()?;
+        let report = connect(&self.socket.path())?.status()?;
         let Some(volume) = report.volumes.iter().find(|volume| volume.name == self.name) else {
             let known: Vec<&str> = report.volumes.iter().map(|volume| volume.name.as_str()).collect();
             misused!("no volume `{}`; there are: {}", self.name, known.join(", "));
@@ -459,7 +465,7 @@ struct Change {
 
 impl Change {
     fn begin(place: &Place, json: bool) -> anyhow::Result<Self> {
-        Ok(Self { client: Client::connect(&place.socket())?, started: Instant::now(), json })
+        Ok(Self { client: connect(&place.socket())?, started: Instant::now(), json })
     }
 
     fn carry_out(mut self, commands: &[Command]) -> anyhow::Result<()> {

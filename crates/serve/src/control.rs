@@ -32,7 +32,7 @@ mod tests;
 
 pub use crate::socket::{BindError, SocketFile, bind};
 pub use crate::upgrade::Upgraded;
-pub use client::{Client, ClientError};
+pub use client::{Client, ClientError, OnSilence};
 pub use recorder::Recorder;
 pub use server::Server;
 

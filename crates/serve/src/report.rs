@@ -61,6 +61,8 @@ pub struct Facts {
     pub opening: bool,
     /// Whether there is no cache device.
     pub without_cache: bool,
+    /// Whether the cache was detached while the volumes were served.
+    pub detached: bool,
     /// How the members of the cache hang, by their numbers.
     pub member_hangs: [Option<HangReport>; 2],
     /// The requests of all volumes in the last minute, hour and day.
@@ -128,6 +130,9 @@ pub struct StatusReport {
     /// Whether the origins are served without their cache. All that is about a cache is 0 then.
     #[serde(default)]
     pub without_cache: bool,
+    /// Whether the cache was detached while they were served, so that the origins lack nothing.
+    #[serde(default)]
+    pub detached: bool,
     /// The state of the mirror. `none`; `whole`: both cache devices hold all dirty data; `syncing`:
     /// a new one is being filled; `alone`: one failed or was left out.
     #[serde(default)]
@@ -258,6 +263,7 @@ impl StatusReport {
             draining: status.draining,
             cache_failed: status.cache_failed,
             without_cache: facts.without_cache,
+            detached: facts.detached,
             mirror: mirror.to_owned(),
             cache_path: facts.members[lead].clone(),
             mirror_path: facts.members[1 - lead].clone().filter(|_| matches!(mirror, "whole" | "syncing")),

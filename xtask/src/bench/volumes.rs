@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use super::found::{Found, median, parse};
-use crate::run::{Failed, packaged, run, spawn, stdout_of};
+use super::found::{Found, median};
+use crate::run::{Failed, packaged, read, run, spawn, stdout_of};
 
 /// Volumes beside the first.
 const MORE: u64 = 1000;
@@ -69,8 +69,9 @@ impl Cache {
         if !ready.starts_with("ready") {
             return Err(Failed::Usage(format!("{}: the daemon does not serve", self.dir.display())));
         }
-        let json = stdout_of(Command::new(&self.binary).args(["status", "--json", "--control"]).arg(&control))?;
-        Ok((seconds, parse(&json)?["rss_bytes"].as_f64().unwrap_or(f64::NAN), child))
+        // As long as it answers, it has the answer, too.
+        stdout_of(Command::new(&self.binary).args(["status", "--json", "--control"]).arg(&control))?;
+        Ok((seconds, rss(&child)?, child))
     }
 
     /// Starts and stops, or kills; the seconds and the memory of the start.
@@ -84,6 +85,14 @@ impl Cache {
         child.wait().map_err(self.failed())?;
         Ok((seconds, bytes))
     }
+}
+
+/// The resident memory of a process, in bytes.
+fn rss(process: &Child) -> Result<f64, Failed> {
+    let text = read(&PathBuf::from(format!("/proc/{}/status", process.id())))?;
+    let kib =
+        text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+    Ok(kib.map_or(f64::NAN, |kib| kib * 1024.0))
 }
 
 pub(super) fn volumes(dir: &Path) -> Result<Found, Failed> {

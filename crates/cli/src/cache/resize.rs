@@ -2,21 +2,21 @@
 //! `flashfront cache grow` and `cache shrink`: a cache gets another size, while a daemon serves it
 //! or while it is stopped.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
 use flashfront_engine::BLOCK_BYTES;
 use flashfront_serve::config::Size;
-use flashfront_serve::control::{Client, Command, Response};
+use flashfront_serve::control::{Client, ClientError, Command, Response};
 use flashfront_serve::failure;
 use flashfront_serve::offline::{self, CacheGrown};
 use flashfront_serve::report::StatusReport;
 
 use super::{PATIENCE, drain};
 use crate::interrupt::Interrupt;
-use crate::status::Socket;
+use crate::status::{Socket, connect};
 use crate::volume::done;
 use crate::{human, progress};
 
@@ -83,7 +83,7 @@ impl Grow {
                 format!("grown: {}", sizes(from_bytes, to_bytes, index_bytes))
             }
             None => {
-                let mut client = Client::connect(&socket.path())?;
+                let mut client = connect(&socket.path())?;
                 client.wait_at_most(PATIENCE)?;
                 let (sizes, waited) = told(client.call(&Command::GrowCache {})?)?;
                 format!("grown: {sizes}; {waited}")
@@ -111,14 +111,14 @@ impl Shrink {
                 format!("shrunk: {sizes}; kept: {dirty} dirty, {kept} clean; dropped: {dropped} clean")
             }
             None => {
-                let mut client = Client::connect(&socket.path())?;
+                let mut client = connect(&socket.path())?;
                 let before = client.status()?;
                 let interrupt = Interrupt::new()?;
                 client.call(&Command::VacateCache { bytes: Some(self.size.0) })?;
                 if moves_nothing(&before) {
-                    drain(&mut client, before.blocks_dirty, &interrupt, "shrink")?;
+                    drain(&mut client, &socket.path(), before.blocks_dirty, &interrupt, "shrink")?;
                 } else {
-                    empty_end(&mut client, &interrupt)?;
+                    empty_end(&mut client, &socket.path(), self.size.0, &interrupt)?;
                 }
                 client.wait_at_most(PATIENCE)?;
                 let resized = client.call(&Command::ShrinkCache { bytes: self.size.0 });
@@ -126,13 +126,13 @@ impl Shrink {
                     Ok(response) => told(response)?,
                     Err(error) => {
                         // The daemon goes on with the cache as it was, unless it has ended.
-                        let again = Client::connect(&socket.path());
+                        let again = connect(&socket.path());
                         let _ = again.and_then(|mut client| client.call(&Command::VacateCache { bytes: None }));
                         return Err(error.into());
                     }
                 };
                 let clean = |report: &StatusReport| human::blocks(report.blocks_cached - report.blocks_dirty);
-                let left = Client::connect(&socket.path()).and_then(|mut client| client.status());
+                let left = connect(&socket.path()).and_then(|mut client| client.status());
                 let left = left.map_or_else(|_| "some".to_owned(), |report| clean(&report));
                 format!("shrunk: {sizes}; {left} are left of {} of clean data; {waited}", clean(&before))
             }
@@ -147,11 +147,21 @@ fn moves_nothing(report: &StatusReport) -> bool {
 }
 
 /// Waits until what lies beyond the new end is empty, or Ctrl-C ends that.
-fn empty_end(client: &mut Client, interrupt: &Interrupt) -> anyhow::Result<()> {
+fn empty_end(client: &mut Client, socket: &Path, bytes: u64, interrupt: &Interrupt) -> anyhow::Result<()> {
     let bar = progress::of_bytes("emptying");
     let mut all = 0;
     loop {
-        let left = client.status()?.left_in_end_blocks.unwrap_or(0);
+        let report = match client.status() {
+            // Another life of the daemon, which knows nothing of this: after an upgrade, or without
+            // a cache.
+            Err(ClientError::Gone { .. }) => {
+                *client = connect(socket)?;
+                client.call(&Command::VacateCache { bytes: Some(bytes) })?;
+                client.status()?
+            }
+            other => other?,
+        };
+        let left = report.left_in_end_blocks.unwrap_or(0);
         all = all.max(left);
         progress::show(&bar, (all - left) * BLOCK_BYTES, all * BLOCK_BYTES);
         if left == 0 {

@@ -99,7 +99,10 @@ fn devices(out: &mut String, report: &StatusReport) -> Result {
     if report.cache_failed {
         entry(out, "FAILED", "the cache device takes nothing new: drain, stop, and do not serve it again")?;
     }
-    if report.without_cache {
+    if report.detached {
+        let what = "it was detached, and the origins lack nothing; `flashfront cache attach` gives them one";
+        entry(out, "NO CACHE", what)?;
+    } else if report.without_cache {
         entry(out, "NO CACHE", "the origin is served without it; if the cache held dirty data, that is missing")?;
     }
     for device in &report.cache_devices {

@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::harness::{Daemon, MIB, Volume, flashfront, must, output, show, skip_without, tool};
 use crate::refusal::assert_refused as assert_serve_refused;
 use crate::replace::{FROZEN, Writer, assert_holds, assert_sound, on_device, served, served_by};
+use crate::resize::{assert_used, shrink_command, used};
 use crate::servers::Server;
 
 /// A block that is in the cache, clean.
@@ -175,6 +176,20 @@ fn another_device_becomes_the_cache_of_all_volumes() {
     assert_sound(&new);
 }
 
+/// The end of a shrink is that the cache has been detached.
+#[test]
+fn a_shrink_that_is_under_way_says_that_the_cache_was_detached() {
+    let (volume, daemon) = used(&["--inject", "cache:stall,op=read,hold=20ms"]);
+    let mut command = shrink_command(&volume, 48);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program is there");
+    while volume.status()["left_in_end_blocks"] == Value::Null {}
+    detach(&volume);
+    let ended = child.wait_with_output().expect("our child");
+    assert!(!ended.status.success() && show(&ended).contains("served without a cache"), "{}", show(&ended));
+    assert_used(&volume, &mut volume.connect());
+    daemon.stop();
+}
+
 #[test]
 fn an_older_copy_of_the_detached_cache_brings_nothing_back() {
     let (volume, daemon) = served(&[]);
@@ -313,6 +328,13 @@ fn what_can_not_be_the_cache_is_refused_and_clients_go_on() {
     detach(&volume);
     assert_refused(&volume, detach_verb, None, "without a cache already");
     assert_refused(&volume, ["mirror", "add"], Some(&mirror), "the daemon refuses");
+    for says in [["drain"].as_slice(), &["prefetch", "data", "--range", "0..1MiB"], &["set", "--mode", "writethrough"]]
+    {
+        let refused = output(volume.ask(says[0]).args(&says[1..]));
+        assert!(!refused.status.success() && show(&refused).contains("the cache is detached"), "{}", show(&refused));
+    }
+    let status = must(&mut volume.ask("status"));
+    assert!(status.contains("it was detached") && !status.contains("missing"), "{status}");
     let upgrade = output(&mut volume.ask("upgrade"));
     assert!(!upgrade.status.success() && show(&upgrade).contains("the cache is detached"), "{}", show(&upgrade));
     let before = fs::read(&full).expect("the file is ours");

@@ -269,6 +269,21 @@ fn who_watches_a_daemon_that_ends_is_told() {
     }
 }
 
+/// An operator who waits for a daemon that does not answer hears of that.
+#[test]
+fn a_daemon_that_does_not_answer_is_waited_for_and_that_is_said() {
+    let volume = Volume::served(32, 64, "writeback");
+    volume.signal(Signal::STOP);
+    let mut child = volume.ask("status").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it is there");
+    let (mut said, mut out) = (String::new(), String::new());
+    let mut stderr = BufReader::new(child.stderr.take().expect("the pipe was asked for"));
+    stderr.read_line(&mut said).expect("a pipe can be read");
+    volume.signal(Signal::CONT);
+    child.stdout.take().expect("the pipe was asked for").read_to_string(&mut out).expect("a pipe can be read");
+    assert!(child.wait().expect("our own child can be waited for").success(), "{said}{out}");
+    assert!(said.contains("has not answered for 5 s yet") && out.contains("serving"), "{said}{out}");
+}
+
 #[test]
 fn the_dirty_limit_holds() {
     let mut volume = Volume::served(32, 64, "writeback");

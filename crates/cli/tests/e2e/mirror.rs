@@ -129,6 +129,58 @@ fn either_may_die(which: &str) {
     assert_on_origin(&volume, BLOCKS);
 }
 
+/// The device that is left of two is the cache, and gets another size.
+fn what_is_left_grows_and_shrinks(which: &str) {
+    let (volume, mirror) = mirrored();
+    let left = if which == "cache" { &mirror } else { &volume.cache };
+    let faults = format!("{which}:eio,op=write,after=60");
+    let daemon = Daemon::spawn(serve(&volume, &mirror).args(FROZEN).args(["--inject", &faults]), &volume.log);
+    daemon.ready();
+    let resize = |mib: u64, verb: &str, size: &[&str]| {
+        let device = File::options().write(true).open(left).expect("the file is ours");
+        device.set_len(mib * MIB).expect("the file is ours");
+        output(volume.ask_two(["cache", verb]).args(size))
+    };
+    let refused = resize(48, "grow", &[]);
+    assert!(!refused.status.success() && show(&refused).contains("mirror remove"), "{}", show(&refused));
+    write(&volume, 0..BLOCKS);
+    assert_eq!(volume.status()["mirror"], "alone");
+    let mut grown = resize(48, "grow", &[]);
+    let mut daemon = Some(daemon);
+    if which == "cache" {
+        // The clean data is on the other one.
+        assert!(!grown.status.success() && show(&grown).contains("does not grow"), "{}", show(&grown));
+        daemon.take().expect("it runs").kill9();
+        daemon = Some(Daemon::spawn(serve(&volume, &mirror).args(FROZEN), &volume.log));
+        daemon.as_ref().expect("it runs").ready();
+        grown = resize(48, "grow", &[]);
+    }
+    assert!(grown.status.success(), "{}\n{}", show(&grown), volume.stderr());
+    assert_serves(&volume, BLOCKS);
+    let shrunk = resize(48, "shrink", &["24MiB"]);
+    assert!(shrunk.status.success(), "{}\n{}", show(&shrunk), volume.stderr());
+    assert_serves(&volume, BLOCKS);
+    daemon.expect("it runs").kill9();
+    assert_sound(left);
+    let daemon = Daemon::spawn(&mut serve(&volume, &mirror), &volume.log);
+    daemon.ready();
+    assert_eq!(volume.status()["cache_devices"][0]["path"], left.display().to_string());
+    assert_serves(&volume, BLOCKS);
+    volume.drain();
+    daemon.stop();
+    assert_on_origin(&volume, BLOCKS);
+}
+
+#[test]
+fn a_lead_that_is_left_alone_grows_and_shrinks() {
+    what_is_left_grows_and_shrinks("mirror");
+}
+
+#[test]
+fn a_mirror_that_is_left_alone_grows_and_shrinks_after_a_restart() {
+    what_is_left_grows_and_shrinks("cache");
+}
+
 #[test]
 fn the_lead_may_die() {
     either_may_die("cache");

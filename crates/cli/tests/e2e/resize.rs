@@ -42,7 +42,7 @@ fn set_device(volume: &Volume, mib: u64) {
     device.set_len(mib * MIB).expect("the file is ours");
 }
 
-fn shrink_command(volume: &Volume, mib: u64) -> Command {
+pub(crate) fn shrink_command(volume: &Volume, mib: u64) -> Command {
     let mut command = volume.ask_two(["cache", "shrink"]);
     command.arg(format!("{mib}MiB"));
     command
@@ -374,7 +374,7 @@ fn a_cache_with_ordered_destage_is_destaged_first_and_stays_warm() {
 
 /// A cache whose log has gone beyond the middle: what is live is there. No stream is long enough
 /// to go past the cache.
-fn used(options: &[&str]) -> (Volume, Daemon) {
+pub(crate) fn used(options: &[&str]) -> (Volume, Daemon) {
     let (volume, daemon) = served(options);
     grow(&volume, 96);
     let mut client = volume.connect();
@@ -388,7 +388,7 @@ fn used(options: &[&str]) -> (Volume, Daemon) {
 }
 
 #[track_caller]
-fn assert_used(volume: &Volume, client: &mut Client) {
+pub(crate) fn assert_used(volume: &Volume, client: &mut Client) {
     let mut bytes = vec![0; PART as usize];
     for nth in 0..PARTS {
         client.read_at(FIRST + nth * PART, &mut bytes).expect("the client stays connected");

@@ -27,7 +27,7 @@ fn a_volume_has_limits_of_its_own() {
     let mut volume = Volume::served(64, 64, "writeback");
     let origin = volume.place.sparse("second.img", 64 * MIB);
     let add = ["--name", "home", "--dirty-age", "30s", "--dirty-limit"];
-    refused(&volume, &[&["add", "--origin", "/dev/null"][..], &add, &["1 MiB"]].concat(), "is at least 1052672 bytes");
+    refused(&volume, &[&["add", "--origin", "/dev/null"][..], &add, &["1 MiB"]].concat(), "is at least 1028 KiB");
     must(volume.ask_two(["volume", "add"]).args(add).arg("2 MiB").arg("--origin").arg(&origin));
     assert_eq!(limits(&volume, "home"), (2 * MIB, 30_000));
     assert_eq!(limits(&volume, "data"), (0, 0));
@@ -183,7 +183,7 @@ fn a_volume_has_a_bypass_of_its_own() {
     let set = |volume: &Volume, to: &[&str]| must(volume.ask_two(["volume", "set"]).arg("home").args(to));
     assert_eq!(own(&volume), (None, None));
     refused(&volume, &["set", "home", "--read-around", "5KiB"], "can't be read around a miss");
-    refused(&volume, &["set", "home", "--read-around", "1MiB"], "at most 262144 bytes");
+    refused(&volume, &["set", "home", "--read-around", "1MiB"], "at most 256 KiB");
     let mut client = connect_to(&volume, "home");
     let mut bypassed = |volume: &Volume, from: u64| {
         let count = |volume: &Volume| volume.status()["bypassed_sequential"].as_u64().expect("a number");

@@ -241,23 +241,32 @@ impl fmt::Display for VolumeError {
             ),
             Self::DirtyLimitTooLow { least_bytes } => write!(
                 f,
-                "a dirty limit of a volume's own is at least {least_bytes} bytes, so that the longest request fits; say more, or none"
+                "a dirty limit of a volume's own is at least {}, so that the longest request fits; say more, or none",
+                Told(*least_bytes)
             ),
             Self::LargestPartTooSmall { least_bytes } => write!(
                 f,
-                "a volume's largest part of the cache is at least {least_bytes} bytes, so that the longest request fits; say more, or none"
+                "a volume's largest part of the cache is at least {}, so that the longest request fits; say more, or none",
+                Told(*least_bytes)
             ),
             Self::PartsCrossed { min_bytes, max_bytes } => write!(
                 f,
-                "the volume's smallest part, {min_bytes} bytes, would be larger than its largest, {max_bytes} bytes; say both"
+                "the volume's smallest part, {}, would be larger than its largest, {}; say both",
+                Told(*min_bytes),
+                Told(*max_bytes)
             ),
             Self::BadReadAround { bytes, most_bytes } => write!(
                 f,
-                "{bytes} bytes can't be read around a miss: say a multiple of 4 KiB, and at most {most_bytes} bytes (0B = only what is asked for)"
+                "{} can't be read around a miss: say a multiple of 4 KiB, and at most {} (0B = only what is asked for)",
+                Told(*bytes),
+                Told(*most_bytes)
             ),
             Self::PartsTooLarge { min_bytes, others_bytes, most_bytes } => write!(
                 f,
-                "{min_bytes} bytes for this volume and {others_bytes} bytes for the others are more than half of the cache, {most_bytes} bytes, which is all that can be kept for volumes; say less, or take something from another volume"
+                "{} for this volume and {} for the others are more than half of the cache, {}, which is all that can be kept for volumes; say less, or take something from another volume",
+                Told(*min_bytes),
+                Told(*others_bytes),
+                Told(*most_bytes)
             ),
             Self::NeedsVersion2 => write!(
                 f,
@@ -274,3 +283,16 @@ impl fmt::Display for VolumeError {
 }
 
 impl core::error::Error for VolumeError {}
+
+/// A size for people: in the largest unit of which it is a multiple.
+struct Told(u64);
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        match units.into_iter().find(|(unit, _)| self.0 >= *unit && self.0.is_multiple_of(*unit)) {
+            Some((unit, name)) => write!(f, "{} {name}", self.0 / unit),
+            None => write!(f, "{} bytes", self.0),
+        }
+    }
+}

@@ -38,6 +38,21 @@ pub struct Pairing {
     pub clean_lost: bool,
 }
 
+impl Pairing {
+    /// Whether the cache lies on one device, with all its clean data: there is no other member, or
+    /// that one was left out.
+    #[must_use]
+    pub fn is_on_one(&self) -> bool {
+        self.mirror != Mirror::Whole && !self.clean_lost
+    }
+
+    /// Whether this superblock is on that device.
+    #[must_use]
+    pub fn is_the_one(&self) -> bool {
+        self.is_on_one() && self.member == self.lead
+    }
+}
+
 /// Why the devices given can't be opened together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PairingError {

@@ -30,6 +30,14 @@ pub enum ClientError {
         /// Why.
         source: io::Error,
     },
+    /// The daemon has not answered in time.
+    #[error("{path}: the daemon has not answered for {} s; it is stopped, or hangs: see its log", waited.as_secs(), path = path.display())]
+    Silent {
+        /// The socket.
+        path: PathBuf,
+        /// How long that was.
+        waited: Duration,
+    },
     /// An answer this program does not understand.
     #[error("{path}: the daemon's answer is not understood ({source}); is it another version?", path = path.display())]
     Answer {
@@ -63,11 +71,19 @@ fn advice_of_one(path: &Path, source: &io::Error) -> &'static str {
     }
 }
 
+/// A daemon that has not answered for so long is told of.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Tells that the daemon has not answered for so long, and how long it is waited for.
+pub type OnSilence = fn(&Path, Duration, Duration);
+
 /// A connection to a daemon.
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
     stream: BufReader<UnixStream>,
+    patience: Duration,
+    on_silence: Option<OnSilence>,
 }
 
 impl Client {
@@ -79,8 +95,14 @@ impl Client {
         let fail = |source| ClientError::Connect { path: path.to_owned(), source };
         let stream = UnixStream::connect(path).map_err(fail)?;
         // Longer than the daemon waits for its own loop, so that it has the last word.
-        stream.set_read_timeout(Some(2 * ANSWER_TIMEOUT)).map_err(fail)?;
-        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
+        let patience = 2 * ANSWER_TIMEOUT;
+        stream.set_read_timeout(Some(patience)).map_err(fail)?;
+        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream), patience, on_silence: None })
+    }
+
+    /// Has this called while the daemon does not answer; `None`: nothing.
+    pub fn on_silence(&mut self, tell: Option<OnSilence>) {
+        self.on_silence = tell;
     }
 
     /// Waits this long for an answer.
@@ -88,8 +110,30 @@ impl Client {
     /// # Errors
     /// The kernel refuses.
     pub fn wait_at_most(&mut self, patience: Duration) -> Result<(), ClientError> {
-        let set = self.stream.get_ref().set_read_timeout(Some(patience));
-        set.map_err(|source| ClientError::Gone { path: self.path.clone(), source })
+        self.patience = patience;
+        self.set_timeout(patience).map_err(|source| ClientError::Gone { path: self.path.clone(), source })
+    }
+
+    fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.stream.get_ref().set_read_timeout(Some(timeout))
+    }
+
+    /// Reads a line, and tells of it if that takes long.
+    fn read_line(&mut self) -> io::Result<Vec<u8>> {
+        let mut line = Vec::new();
+        let Some(tell) = self.on_silence.filter(|_| self.patience > SILENCE) else {
+            return self.stream.read_until(b'\n', &mut line).map(|_| line);
+        };
+        self.set_timeout(SILENCE)?;
+        let mut read = self.stream.read_until(b'\n', &mut line);
+        if read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            tell(&self.path, SILENCE, self.patience);
+            self.set_timeout(self.patience - SILENCE)?;
+            // What has come already stays in `line`.
+            read = self.stream.read_until(b'\n', &mut line);
+        }
+        self.set_timeout(self.patience)?;
+        read.map(|_| line)
     }
 
     /// Returns the connection for a recorder.
@@ -113,11 +157,14 @@ impl Client {
         let mut line = serde_json::to_string(command).map_err(answer(&self.path))?;
         line.push('\n');
         self.stream.get_mut().write_all(line.as_bytes()).map_err(gone(&self.path))?;
-        line.clear();
-        if self.stream.read_line(&mut line).map_err(gone(&self.path))? == 0 {
+        let line = self.read_line().map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => ClientError::Silent { path: self.path.clone(), waited: self.patience },
+            _ => gone(&self.path)(error),
+        })?;
+        if line.is_empty() {
             return Err(gone(&self.path)(io::ErrorKind::UnexpectedEof.into()));
         }
-        match serde_json::from_str(&line).map_err(answer(&self.path))? {
+        match serde_json::from_slice(&line).map_err(answer(&self.path))? {
             Response::Error { message } => Err(ClientError::Refused(message)),
             response => Ok(response),
         }

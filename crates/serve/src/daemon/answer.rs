@@ -136,6 +136,9 @@ impl Daemon {
                 let begun = prefetch(to, &volume, offset..offset.saturating_add(bytes), replace, reply);
                 return begun.err().map(|message| Response::Error { message });
             }
+            Command::Drain { .. } | Command::Set { .. } if !self.config.detached.is_empty() => Response::Error {
+                message: "the cache is detached, so nothing is dirty, and there is nothing that could be set; `flashfront cache attach` gives the volumes one first".to_owned(),
+            },
             Command::Drain { .. } | Command::Set { .. } if self.config.without_cache => Response::Error {
                 message: "the origin is served without its cache (serve --without-cache): there is nothing to drain, and nothing that could be set; stop, and serve it with the cache".to_owned(),
             },
@@ -230,6 +233,7 @@ impl Daemon {
             lead: self.pump.engine().superblock().pairing.lead,
             leaving: self.leaver.path(),
             without_cache: self.config.without_cache,
+            detached: !self.config.detached.is_empty(),
             member_hangs: [0, 1].map(|number| hangs::report(&self.pump, member_id(number))),
             recent: self.pump.latencies().of_all(self.pump.now()),
             grown: self.grown.of_all(self.pump.now(), &status),

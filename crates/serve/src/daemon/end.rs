@@ -49,7 +49,10 @@ pub enum Ended {
         front: Option<Front>,
     },
     /// The daemon stopped cleanly, and there was no cache ([`Config::without_cache`]).
-    WithoutCache,
+    WithoutCache {
+        /// The cache was detached while the volumes were served: the origins lack nothing.
+        detached: bool,
+    },
     /// The cache device failed: replay the log only with thought.
     CacheFailed {
         /// Dirty blocks that did not reach their origin.
@@ -108,7 +111,9 @@ impl Ending {
             if !clean {
                 return Ok(Ended::AtOnce);
             }
-            return sync(config, held.origins()).and_then(|()| certain()).map(|()| Ended::WithoutCache);
+            return sync(config, held.origins())
+                .and_then(|()| certain())
+                .map(|()| Ended::WithoutCache { detached: !config.detached.is_empty() });
         }
         superblock.dirty_blocks = blocks_dirty;
         if status.cache_failed {

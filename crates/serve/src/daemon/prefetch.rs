@@ -19,6 +19,9 @@ pub(super) fn prefetch(
     replace: bool,
     reply: &Reply,
 ) -> Result<(), String> {
+    if !config.detached.is_empty() {
+        return Err("the cache is detached, so nothing can be prefetched; `flashfront cache attach` gives the volumes one first".to_owned());
+    }
     if config.without_cache {
         return Err(
             "the origin is served without its cache (serve --without-cache), so nothing can be prefetched; stop, and serve it with the cache".to_owned(),

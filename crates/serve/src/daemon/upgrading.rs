@@ -155,7 +155,7 @@ impl Handing {
         let Self { operator, to, parcel, .. } = self;
         let successor = match (to, &closed) {
             (To::Program(successor), _) => successor,
-            (To::Itself(switch), Ok(Ended::Clean { blocks_dirty: 0, .. } | Ended::WithoutCache)) => {
+            (To::Itself(switch), Ok(Ended::Clean { blocks_dirty: 0, .. } | Ended::WithoutCache { .. })) => {
                 return Given::Switched { parcel, operator, switch };
             }
             (To::Itself(switch), Ok(Ended::Clean { .. })) if switch.may_be_dirty() => {
@@ -166,7 +166,7 @@ impl Handing {
             }
         };
         let why = match closed {
-            Ok(Ended::Clean { .. } | Ended::WithoutCache) => match successor.give(&parcel, &takes_over) {
+            Ok(Ended::Clean { .. } | Ended::WithoutCache { .. }) => match successor.give(&parcel, &takes_over) {
                 Ok((upgraded, channel)) => {
                     let front = Front::of(upgraded.pid, channel);
                     return Given::Away { upgraded, front, operator };

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use flashfront_device::real::{Access, DeviceFile, OpenError};
 use flashfront_engine::format::{
-    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, GrowError, Mirror, PARTS_MAX, Superblock,
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, GrowError, PARTS_MAX, Superblock,
     decode_checkpoint_ages, decode_checkpoint_entries, decode_checkpoint_eras, encode_checkpoint_ages,
     encode_checkpoint_entries, encode_checkpoint_eras,
 };
@@ -129,6 +129,9 @@ pub fn grow(cache: &Path, state: Option<&Path>) -> Result<CacheGrown, CacheGrowE
     if !before.clean || before.failed {
         return Err(CacheGrowError::Unclean(device.path().to_owned()));
     }
+    if !before.pairing.is_the_one() {
+        return Err(CacheGrowError::Mirrored(device.path().to_owned()));
+    }
     let mut next = grown(cache, &before, device.geometry().size_bytes)?;
     next.update += 1;
     let too_large = |why: IndexError| CacheGrowError::TooLarge { cache: cache.to_owned(), why: why.to_string() };
@@ -151,7 +154,7 @@ pub fn grow(cache: &Path, state: Option<&Path>) -> Result<CacheGrown, CacheGrowE
 /// [`CacheGrowError`]
 pub(crate) fn grown(cache: &Path, before: &Superblock, bytes: u64) -> Result<Superblock, CacheGrowError> {
     let cache = || cache.to_owned();
-    if before.pairing.mirror != Mirror::None {
+    if !before.pairing.is_on_one() {
         return Err(CacheGrowError::Mirrored(cache()));
     }
     if before.table.is_none() {

@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use flashfront_device::real::{Access, DeviceFile, OpenError};
-use flashfront_engine::format::{Mirror, STREAMS, Superblock};
+use flashfront_engine::format::{STREAMS, Superblock};
 use flashfront_engine::{BLOCK_BYTES, OpenError as IndexError};
 
 use super::blocks::{Live, Slots};
@@ -234,6 +234,9 @@ fn shrink_by(
     let cache = || device.path().to_owned();
     let write = |source| CacheShrinkError::Write { cache: cache(), source };
     refuse(device.path(), &before, to_bytes)?;
+    if !before.pairing.is_the_one() {
+        return Err(CacheShrinkError::Mirrored(cache()));
+    }
     if !before.clean || before.failed {
         return Err(CacheShrinkError::Unclean(cache()));
     }
@@ -361,7 +364,7 @@ fn look(
 /// What can be told without a look at the lanes.
 fn refuse(cache: &Path, before: &Superblock, wanted: u64) -> Result<(), CacheShrinkError> {
     let cache = || cache.to_owned();
-    if before.pairing.mirror != Mirror::None {
+    if !before.pairing.is_on_one() {
         return Err(CacheShrinkError::Mirrored(cache()));
     }
     // A cache of version 1 that was converted has its table behind the lanes.

@@ -87,7 +87,7 @@ fn the_origin_is_served_by_itself_and_nothing_becomes_dirty() {
         assert!(matches!(&refusal, ClientError::Refused(said) if said.contains("without its cache")), "{refusal}");
     }
     assert_eq!(served.status().mode, "passthrough");
-    assert_eq!(served.end(), Ended::WithoutCache);
+    assert_eq!(served.end(), Ended::WithoutCache { detached: false });
     for nth in 8..20 {
         assert_eq!(bench.origin_block(nth)[0], nth as u8 ^ 0x5a);
     }
@@ -412,7 +412,10 @@ fn two_volumes_are_served_and_remembered() {
     let hooks = Hooks::default();
     let stop = hooks.stop.clone();
     let ready: daemon::Ready = Box::new(move |_| stop.stop());
-    assert_eq!(daemon::run(&config, Hooks { ready: Some(ready), ..hooks }).unwrap(), Ended::WithoutCache);
+    assert_eq!(
+        daemon::run(&config, Hooks { ready: Some(ready), ..hooks }).unwrap(),
+        Ended::WithoutCache { detached: false }
+    );
     let files = std::fs::read_dir(config.state.clone().unwrap()).unwrap().count();
     assert_eq!(files, 2);
     let many = |nth: usize| crate::config::Volume::new(&nth.to_string(), bench.path(&nth.to_string()));

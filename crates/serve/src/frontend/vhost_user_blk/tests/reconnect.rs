@@ -211,6 +211,6 @@ fn a_guest_learns_that_unflushed_writes_died_with_the_daemon() {
         assert_eq!(machine.run(&wire, 1, 3), DONE);
         drop(wire);
         served.nbd.flush().unwrap();
-        assert!(matches!(served.end(), Ended::Clean { .. } | Ended::WithoutCache));
+        assert!(matches!(served.end(), Ended::Clean { .. } | Ended::WithoutCache { .. }));
     }
 }
