@@ -84,6 +84,16 @@ pub enum Error {
         /// The other writer.
         by: String,
     },
+    /// Somebody else has opened the volume to write, after it was looked at.
+    #[error(
+        "{url}: another writer has opened the volume since it was looked at ({by}), and nothing was changed; try again"
+    )]
+    Overtaken {
+        /// The volume.
+        url: String,
+        /// The other writer.
+        by: String,
+    },
     /// A snapshot is not there.
     #[error("{url}: there is no snapshot `{name}`; there are: {there}")]
     NoSnapshot {
@@ -178,6 +188,7 @@ impl Error {
         let url = url.to_owned();
         match fault {
             OpenFault::NoVolume => Self::NoVolume { url },
+            OpenFault::Overtaken(by) => Self::Overtaken { url, by },
             fault @ OpenFault::Foreign { .. } => Self::Foreign { url, what: fault.to_string() },
             fault => Self::Damaged { url, what: fault.to_string() },
         }

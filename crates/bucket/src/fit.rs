@@ -217,12 +217,12 @@ mod tests {
             assert!(matches!(create(&place, 8, Form::default(), true), Err(Error::Exists { .. })));
             let read = Session::open(&place, Mode::Read, Options::default()).unwrap().into_volume();
             let writes = to_write(&place, read.manifest().single_writer).unwrap();
-            let mut session = Session::open(&writes, Mode::Write(this_writer()), Options::default()).unwrap();
+            let mut session = Session::open(&writes, Mode::Write(this_writer(None, None)), Options::default()).unwrap();
             session.write(0, &[7; 512]).unwrap();
             session.flush().unwrap();
             snapshot(&place, "kept").unwrap();
             // A writer that opens the volume later fences the first one.
-            drop(Session::open(&writes, Mode::Write(this_writer()), Options::default()).unwrap());
+            drop(Session::open(&writes, Mode::Write(this_writer(None, None)), Options::default()).unwrap());
             session.write(0, &[8; 512]).unwrap();
             assert!(matches!(session.flush(), Err(Error::Fenced { .. })));
         }

@@ -35,4 +35,4 @@ pub use place::{Place, is_url, split_snapshot};
 pub use session::{Session, passed_over};
 pub use store::{Listed, Memory, Store};
 pub use survey::{Damage, Survey, survey, sweep_leftovers};
-pub use this::{random_id, this_writer};
+pub use this::{is_own, random_id, this_holder, this_host, this_writer, uuid_text, who};

@@ -27,7 +27,7 @@ pub fn create(place: &Place, sectors: u64, form: Form, single_writer: bool) -> R
     if !single_writer {
         store_is_fit(place)?;
     }
-    let writer = this_writer();
+    let writer = this_writer(None, None);
     let mut manifest = Manifest::first(random_id(), writer.id, sectors, writer.now, &writer.host);
     (manifest.form, manifest.single_writer) = (form, single_writer);
     put_first(place, &manifest.encode())
@@ -167,7 +167,7 @@ pub fn clone(from: &Place, name: &str, to: &Place) -> Result<(), Error> {
     let single_writer = of.single_writer;
     let (writes, to) = (to_write(from, single_writer)?, &to_write(to, single_writer)?);
     // The clone's own hold on the state: the snapshot itself may be forgotten.
-    let (id, writer) = (random_id(), this_writer());
+    let (id, writer) = (random_id(), this_writer(None, None));
     let pin = Hold::new(name, to, id).name();
     let manifest = hold(&writes, name, &pin)?;
     let made = Session::open(from, Mode::ReadAt(manifest), Options::default())

@@ -253,7 +253,7 @@ mod tests {
         let place = Place::in_store(Arc::new(Memory::default()), "disk");
         create(&place, 64, Form::default(), false).unwrap();
         let write = |start, byte| {
-            let mut session = Session::open(&place, Mode::Write(this_writer()), Options::default()).unwrap();
+            let mut session = Session::open(&place, Mode::Write(this_writer(None, None)), Options::default()).unwrap();
             session.write(start, &[byte; 512]).unwrap();
             session.flush().unwrap();
             session.close().unwrap();
@@ -305,7 +305,7 @@ mod tests {
     fn each_damaged_page_of_a_map_that_is_in_the_store_alone_is_told_once() {
         let place = Place::in_store(Arc::new(Memory::default()), "disk");
         create(&place, 4 << 15, Form::default(), false).unwrap();
-        let mut session = Session::open(&place, Mode::Write(this_writer()), Options::default()).unwrap();
+        let mut session = Session::open(&place, Mode::Write(this_writer(None, None)), Options::default()).unwrap();
         (0..4).for_each(|page| session.write(page << 15, &[7; 512]).unwrap());
         session.close().unwrap();
         snapshot(&place, "kept").unwrap();

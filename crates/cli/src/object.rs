@@ -225,12 +225,17 @@ fn before_writing(place: &Place, force: bool) -> anyhow::Result<Session> {
         false => session.refuse_passed_over()?,
     }
     let manifest = session.volume().manifest();
+    let (who, epoch) = (flashfront_bucket::who(&manifest.host, manifest.holder.as_ref()), manifest.epoch);
     if manifest.is_open && !force {
         anyhow::bail!(
-            "{place}: {} has the volume open to write (epoch {}); stop the daemon there, or take the volume over \
-             with --force: its unsent writes are lost then",
-            manifest.host,
-            manifest.epoch
+            "{place}: {who} has the volume open to write (epoch {epoch}); stop the daemon there, or take the volume \
+             over with --force: its unsent writes are lost then"
+        );
+    }
+    if manifest.owes && !force {
+        anyhow::bail!(
+            "{place}: {who} holds writes that the store lacks (epoch {epoch}, closed); start the daemon of that cache \
+             and drain it, or give them up with --force"
         );
     }
     Ok(session)
@@ -245,9 +250,11 @@ fn warn_passed_over(session: &Session) {
 
 /// Opens a volume to write. From then on its last writer is fenced.
 fn take_over(before: Session, options: Options) -> anyhow::Result<Session> {
-    let place = flashfront_bucket::to_write(before.place(), before.volume().manifest().single_writer)?;
+    let manifest = before.volume().manifest();
+    let place = flashfront_bucket::to_write(before.place(), manifest.single_writer)?;
+    let writer = flashfront_bucket::this_writer(None, Some(manifest.epoch));
     drop(before);
-    Ok(Session::open(&place, Mode::Write(flashfront_bucket::this_writer()), options)?)
+    Ok(Session::open(&place, Mode::Write(writer), options)?)
 }
 
 /// Works on a volume that was taken over, and closes it also if the work fails.

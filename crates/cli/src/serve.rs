@@ -128,8 +128,8 @@ pub(crate) struct Serve {
     /// is kept.
     #[arg(long)]
     accept_changed_origin: bool,
-    /// Take volumes in object stores over from the host that has them open, or died with them open.
-    /// What it has not sent to the store is lost to the volume.
+    /// Take volumes in object stores over from the writer that has them open, or died with them
+    /// open. What it has not sent to the store is lost to the volume.
     #[arg(long)]
     take_over: bool,
     /// Serve the origin although its cache device is missing: in mode passthrough, at the origin's

@@ -95,7 +95,7 @@ impl Store {
 
     fn open(&mut self, options: Options) -> Box<Volume> {
         let (mut fx, mut todo) = (Vec::new(), VecDeque::new());
-        let mode = Mode::Write(Writer { id: [7; 16], host: String::new(), now: 0 });
+        let mode = Mode::Write(Writer { id: [7; 16], ..Writer::default() });
         let mut opening = Opening::new(mode, options, &mut fx);
         loop {
             todo.extend(fx.drain(..));

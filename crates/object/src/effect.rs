@@ -149,6 +149,9 @@ pub enum OpenFault {
         /// What is wrong.
         what: String,
     },
+    /// Another writer has opened the volume since it was looked at.
+    #[error("another writer has opened the volume since it was looked at ({0})")]
+    Overtaken(String),
     /// A manifest has what this version does not know.
     #[error("{name} has {what}, which this version of Flashfront does not know")]
     Foreign {

@@ -2,6 +2,7 @@
 //! A manifest: which objects count, and in which order.
 
 use crate::form::Form;
+use crate::holder::Holder;
 use crate::name::Stamp;
 use crate::wire::{Put, Take, is_sealed};
 
@@ -15,7 +16,9 @@ const OPEN: u32 = 1;
 const COMPRESSED: u32 = 2;
 const ENCRYPTED: u32 = 4;
 const SINGLE_WRITER: u32 = 8;
-const KNOWN: u32 = OPEN | COMPRESSED | ENCRYPTED | SINGLE_WRITER;
+const HOLDER: u32 = 16;
+const OWES: u32 = 32;
+const KNOWN: u32 = OPEN | COMPRESSED | ENCRYPTED | SINGLE_WRITER | HOLDER | OWES;
 
 /// A checkpoint, as a manifest names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +82,8 @@ pub struct Manifest {
     pub writer: [u8; 16],
     /// Whether a writer has the volume open.
     pub is_open: bool,
+    /// The writer has closed the volume, and its cache holds writes that the store lacks.
+    pub owes: bool,
     /// How extents are stored.
     pub form: Form,
     /// Whether the store knows no conditions, so that nothing keeps a second writer out.
@@ -95,6 +100,8 @@ pub struct Manifest {
     pub written: u64,
     /// The writer's host, for people.
     pub host: String,
+    /// The writer's machine and cache; `None`: the program that wrote it did not say.
+    pub holder: Option<Holder>,
     pub(crate) checkpoint: Option<CheckpointRef>,
     /// Objects with data after the checkpoint, in order.
     pub tail: Vec<TailEntry>,
@@ -111,6 +118,13 @@ impl Manifest {
         self.tail.last().map(|it| it.stamp).or(checkpoint).unwrap_or_default()
     }
 
+    /// Names its writer, for people.
+    #[must_use]
+    pub fn by(&self) -> String {
+        let host = if self.host.is_empty() { "an unknown host" } else { &self.host };
+        format!("{host}, epoch {}", self.epoch)
+    }
+
     /// The first manifest of an empty volume.
     #[must_use]
     pub fn first(volume: [u8; 16], writer: [u8; 16], sectors: u64, written: u64, host: &str) -> Self {
@@ -120,6 +134,7 @@ impl Manifest {
             epoch: 1,
             writer,
             is_open: false,
+            owes: false,
             form: Form::default(),
             single_writer: false,
             sectors,
@@ -128,6 +143,7 @@ impl Manifest {
             wishes: 0,
             written,
             host: host.to_owned(),
+            holder: None,
             checkpoint: None,
             tail: Vec::new(),
             snapshots: Vec::new(),
@@ -148,7 +164,8 @@ impl Manifest {
             .bytes(&self.writer);
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let form = flag(self.form.compressed, COMPRESSED) | flag(self.form.key.is_some(), ENCRYPTED);
-        put.u32(flag(self.is_open, OPEN) | flag(self.single_writer, SINGLE_WRITER) | form);
+        let holder = flag(self.holder.is_some(), HOLDER) | flag(self.owes, OWES);
+        put.u32(flag(self.is_open, OPEN) | flag(self.single_writer, SINGLE_WRITER) | form | holder);
         put.u64(self.sectors).u64(self.sequence).u64(self.kept).u64(self.wishes).u64(self.written).text(&self.host);
         match &self.checkpoint {
             None => _ = put.u32(0),
@@ -166,6 +183,7 @@ impl Manifest {
             put.text(&it.name).u64(it.manifest).u64(it.wish);
         }
         self.form.key.into_iter().for_each(|key| _ = put.u64(key));
+        self.holder.into_iter().for_each(|it| _ = put.bytes(&it.machine).bytes(&it.cache));
         let len = u32::try_from(put.0.len()).expect("bug: a manifest of 4 GiB");
         put.0[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&len.to_le_bytes());
         put.seal(CRC_AT)
@@ -229,12 +247,17 @@ impl Manifest {
         let snapshots = (0..count).map(|_| snapshot(take)).collect::<Option<_>>()?;
         let key = if flags & ENCRYPTED == 0 { None } else { Some(take.u64()?) };
         let form = Form { compressed: flags & COMPRESSED != 0, key };
+        let holder = match flags & HOLDER {
+            0 => None,
+            _ => Some(Holder { machine: take.array()?, cache: take.array()? }),
+        };
         let all = Self {
             volume,
             number,
             epoch,
             writer,
             is_open,
+            owes: flags & OWES != 0,
             form,
             single_writer,
             sectors,
@@ -243,6 +266,7 @@ impl Manifest {
             wishes,
             written,
             host,
+            holder,
             checkpoint,
             tail,
             snapshots,
@@ -252,50 +276,4 @@ impl Manifest {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_manifest_is_read_as_it_was_written_and_torn_ones_are_seen() {
-        let mut one = Manifest::first([1; 16], [2; 16], 4096, 1_700_000_000, "a host");
-        let stamp = Stamp { epoch: 2, sequence: 17 };
-        one.is_open = true;
-        let (root_at, root_bytes, root_crc) = (40, 60, 9);
-        one.checkpoint = Some(CheckpointRef { stamp, bytes: 100, root_at, root_bytes, root_crc, since: 3, born: 2 });
-        one.tail.push(TailEntry { stamp, head: 80, bytes: 8_000_000, born: 4 });
-        one.snapshots.push(Snapshot { name: "before the upgrade".to_owned(), manifest: 3, wish: 1 });
-        one.form = Form { compressed: true, key: Some(77) };
-        one.single_writer = true;
-        let bytes = one.encode();
-        assert_eq!(Manifest::decode(&bytes), Ok(one));
-        for at in 0..bytes.len() {
-            let is_torn = |bytes: &[u8]| matches!(Manifest::decode(bytes), Err(ManifestFault::Torn(_)));
-            assert!(is_torn(&bytes[..at]), "cut at {at}");
-            let mut harmed = bytes.clone();
-            harmed[at] ^= 1;
-            assert!(is_torn(&harmed), "byte {at}");
-        }
-    }
-
-    #[test]
-    fn a_whole_manifest_with_something_unknown_is_not_taken_for_a_torn_one() {
-        let bytes = Manifest::first([1; 16], [2; 16], 4096, 1_700_000_000, "a host").encode();
-        let changed = |at: usize, to: u8| {
-            let mut put = Put(bytes.clone());
-            put.0[at] = to;
-            put.0[CRC_AT..CRC_AT + 4].fill(0);
-            Manifest::decode(&put.seal(CRC_AT))
-        };
-        assert!(changed(FLAGS_AT, 0).is_ok(), "no flag is set");
-        let foreign = |what: &str| Err(ManifestFault::Foreign(what.to_owned()));
-        assert_eq!(changed(FLAGS_AT, 0x28), foreign("flags 0x20"));
-        assert_eq!(changed(7, b'3'), foreign("format version 03"));
-        assert_eq!(changed(7, b'1'), foreign("format version 01"));
-        let mut longer = Put(bytes.clone());
-        longer.u64(7);
-        let len = longer.0.len() as u32;
-        longer.0[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&len.to_le_bytes());
-        longer.0[CRC_AT..CRC_AT + 4].fill(0);
-        assert_eq!(Manifest::decode(&longer.seal(CRC_AT)), foreign("other fields"));
-    }
-}
+mod tests;

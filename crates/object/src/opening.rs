@@ -212,14 +212,19 @@ impl Opening {
             return None;
         };
         match &self.mode {
+            Mode::Write(writer) if writer.after.is_some_and(|after| after != newest.epoch) => {
+                return Some(Err(OpenFault::Overtaken(newest.by())));
+            }
             Mode::Write(writer) => {
                 let mine = Manifest {
                     number: self.at,
                     epoch: newest.epoch + 1,
                     writer: writer.id,
                     is_open: true,
+                    owes: false,
                     written: writer.now,
                     host: writer.host.clone(),
+                    holder: writer.holder,
                     ..newest
                 };
                 let body = Arc::new(mine.encode());

@@ -32,7 +32,7 @@ use crate::options::{Options, Unsent, Usage, WriteFault};
 use crate::pages::PageRequest;
 use crate::table::{Entry, Kind, Retired};
 use crate::wire::SECTOR_BYTES;
-use state::{For, State, What};
+use state::{For, State};
 
 /// An open volume.
 #[derive(Debug)]
@@ -123,10 +123,7 @@ impl Volume {
     /// Whether something was written that no flush covers.
     #[must_use]
     pub fn is_unflushed(&self) -> bool {
-        let state = &self.state;
-        let flushed = state.flushes.iter().rev().find(|it| it.is_border).map_or(state.popped, |it| it.upto);
-        let mut later = state.queue.iter().skip(flushed.saturating_sub(state.popped) as usize);
-        state.open.is_some() || later.any(|it| it.what == What::Data)
+        flush::is_unflushed(&self.state)
     }
 
     /// Flushes, and creates a manifest even if nothing is new.
@@ -139,13 +136,17 @@ impl Volume {
         flush::checkpoint(&mut self.state, fx);
     }
 
+    /// Notes whether a cache holds writes that never came here. The last manifest says so.
+    pub const fn owe(&mut self, owes: bool) {
+        self.state.owes = owes;
+    }
+
     /// Writes a checkpoint and a last manifest, which says that no writer has the volume open.
     pub fn close(&mut self, ticket: Ticket, fx: &mut Vec<Effect>) {
         flush::close(&mut self.state, ticket, fx);
     }
 
-    /// Moves what is live of the object with the least, if that is less than so many percent of
-    /// it. Tells how many bytes were moved.
+    /// Moves what is live of the object with the least, if that is less than so many percent.
     pub fn collect(&mut self, ticket: Ticket, live_percent: u64, fx: &mut Vec<Effect>) {
         collect::collect(&mut self.state, ticket, live_percent, fx);
     }

@@ -109,15 +109,12 @@ pub fn record_mark(device: &DeviceFile, record: &mut OriginRecord) -> bool {
     true
 }
 
-/// The other writer that has a volume in an object store open, as far as the store knows.
+/// The other writer that holds a volume in an object store, as far as the store knows.
 ///
-/// The daemon that this record is of may have died with it open, and so may a start on this host
-/// that was cut off.
-pub(crate) fn other_writer(device: &DeviceFile, record: &OriginRecord) -> Option<OpenBy> {
-    let open_by = device.link()?.store?.open_by?;
-    let here = rustix::system::uname();
-    let is_own = u64::from(open_by.epoch) == record.changed_ns || here.nodename().to_bytes() == open_by.host.as_bytes();
-    (!is_own).then_some(open_by)
+/// The daemon of this cache may have died with the volume open, and so may a start that was cut
+/// off. They are no others.
+pub(crate) fn other_writer(device: &DeviceFile, cache: Option<[u8; 16]>, record: &OriginRecord) -> Option<OpenBy> {
+    device.link()?.store?.open_by.filter(|it| !it.is_of(cache, record.changed_ns))
 }
 
 fn content(mark: &Mark) -> u64 {

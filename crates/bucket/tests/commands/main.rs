@@ -22,7 +22,7 @@ fn options() -> Options {
 }
 
 fn open_to_write(place: &Place) -> Result<Session, Error> {
-    Session::open(place, Mode::Write(this_writer()), options())
+    Session::open(place, Mode::Write(this_writer(None, None)), options())
 }
 
 /// Writes these stamps, and closes the volume.

@@ -20,6 +20,10 @@ struct Info {
     manifest: u64,
     epoch: u32,
     open: bool,
+    /// The last writer's cache holds writes that the store lacks.
+    owed: bool,
+    /// The cache of the last writer; none: it had none, or did not say.
+    cache: Option<String>,
     /// Nothing keeps a second writer out.
     single_writer: bool,
     compressed: bool,
@@ -72,6 +76,8 @@ pub(super) fn info(place: &Place, json: bool) -> anyhow::Result<()> {
         manifest: manifest.number,
         epoch: manifest.epoch,
         open: manifest.is_open,
+        owed: manifest.owes,
+        cache: manifest.holder.and_then(|it| it.cache()).map(|cache| flashfront_bucket::uuid_text(&cache)),
         single_writer: manifest.single_writer,
         compressed: manifest.form.compressed,
         key: manifest.form.key.map(|key| format!("{key:016x}")),
@@ -92,9 +98,11 @@ pub(super) fn info(place: &Place, json: bool) -> anyhow::Result<()> {
         human::counted(info.objects, "object"),
         human::bytes(info.dead_bytes)
     )?;
-    match info.open {
-        true => writeln!(out, "writer      {} has it open (epoch {})", info.host, info.epoch)?,
-        false => writeln!(out, "writer      none; the last one was on {} (epoch {})", info.host, info.epoch)?,
+    let (who, epoch) = (flashfront_bucket::who(&info.host, manifest.holder.as_ref()), info.epoch);
+    match (info.open, info.owed) {
+        (true, _) => writeln!(out, "writer      {who} has it open (epoch {epoch})")?,
+        (false, true) => writeln!(out, "writer      none; {who} holds writes that the store lacks (epoch {epoch})")?,
+        (false, false) => writeln!(out, "writer      none; the last one was on {} (epoch {epoch})", info.host)?,
     }
     if let Some(what) = &info.passed_over {
         writeln!(out, "DAMAGED     {what}")?;

@@ -248,12 +248,21 @@ impl DeviceFile {
     }
 
     /// Opens a volume in an object store to write: any other writer of it is fenced. Nothing is
-    /// done to other devices, and nothing if that was done before.
+    /// done to other devices, and nothing if that was done before. `cache` is the UUID of the cache
+    /// in front, if there is one.
     ///
     /// # Errors
     /// The volume was changed since it was opened, or the store refuses or is silent.
-    pub fn take_over(&self) -> io::Result<()> {
-        self.remote().map_or(Ok(()), |it| it.server().take_over())
+    pub fn take_over(&self, cache: Option<[u8; 16]>) -> io::Result<()> {
+        self.remote().map_or(Ok(()), |it| it.server().take_over(cache))
+    }
+
+    /// Notes whether the cache in front holds what a volume in an object store lacks. The store is
+    /// told so when the device is closed, and then no other cache opens it unasked.
+    pub fn owe(&self, owes: bool) {
+        if let Some(remote) = self.remote() {
+            remote.server().owe(owes);
+        }
     }
 
     /// The path without links, or the URI of what is no file.
@@ -334,7 +343,7 @@ impl DeviceFile {
     /// # Errors
     /// As `pwrite`; `InvalidInput` if the range isn't aligned or goes beyond the device.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.take_over()?;
+        self.take_over(None)?;
         let block = u64::from(self.geometry.logical_block_bytes);
         let len = data.len() as u64;
         let end = offset.checked_add(len).filter(|end| *end <= self.geometry().size_bytes);

@@ -49,6 +49,8 @@ struct Inbox {
     /// The volume, opened to be written; the sender hears when the thread has it.
     opened: Option<(Box<Volume>, Carrier, Sender<()>)>,
     settling: bool,
+    /// Whether a cache holds what the volume lacks, if that is news.
+    owes: Option<bool>,
     stopping: bool,
     /// Something was brought, or the store has answered.
     is_awake: bool,
@@ -108,6 +110,8 @@ struct Objects {
     single_writer: bool,
     /// A snapshot, which nobody writes.
     is_snapshot: bool,
+    /// The opening that was the newest one when the volume was opened here.
+    epoch: u32,
     shared: Arc<Shared>,
     /// Held while the volume is being taken over.
     taking_over: Mutex<()>,
@@ -154,8 +158,8 @@ pub(super) fn open(path: &Path, url: &str) -> Result<Opened, OpenError> {
     let manifest = volume.manifest();
     let single_writer = manifest.single_writer;
     let serial = serial(&manifest.volume, snapshot);
-    let open_by =
-        (manifest.is_open && snapshot.is_none()).then(|| OpenBy { host: manifest.host.clone(), epoch: manifest.epoch });
+    let open_by = OpenBy::of(manifest).filter(|_| snapshot.is_none());
+    let epoch = manifest.epoch;
     locked(&shared.link).store = Some(StoreState { open_by, ..StoreState::default() });
     let size_bytes = volume.manifest().sectors * SECTOR_BYTES;
     let block = if size_bytes.is_multiple_of(BLOCK_BYTES) { BLOCK_BYTES } else { SECTOR_BYTES };
@@ -172,8 +176,15 @@ pub(super) fn open(path: &Path, url: &str) -> Result<Opened, OpenError> {
         may_discard: true,
     };
     let is_snapshot = snapshot.is_some();
-    let objects =
-        Objects { place, single_writer, is_snapshot, shared, taking_over: Mutex::default(), thread: Some(thread) };
+    let objects = Objects {
+        place,
+        single_writer,
+        is_snapshot,
+        epoch,
+        shared,
+        taking_over: Mutex::default(),
+        thread: Some(thread),
+    };
     Ok(Opened { remote: Remote::new(objects, abilities), serial, notice })
 }
 
@@ -212,7 +223,7 @@ impl Server for Objects {
         self.is_snapshot
     }
 
-    fn take_over(&self) -> io::Result<()> {
+    fn take_over(&self, cache: Option<[u8; 16]>) -> io::Result<()> {
         if self.is_snapshot {
             return Ok(());
         }
@@ -222,7 +233,7 @@ impl Server for Objects {
             return Ok(());
         }
         let wake = Some(wake(&self.shared));
-        let mode = Mode::Write(this_writer());
+        let mode = Mode::Write(this_writer(cache, Some(self.epoch)));
         // Before anybody is fenced.
         let place = flashfront_bucket::to_write(&self.place, self.single_writer).map_err(io::Error::other)?;
         let opened = flashfront_bucket::Session::open_with(&place, mode, options(), wake);
@@ -241,6 +252,10 @@ impl Server for Objects {
 
     fn settle(&self) {
         self.shared.give(|inbox| inbox.settling = true);
+    }
+
+    fn owe(&self, owes: bool) {
+        self.shared.give(|inbox| inbox.owes = Some(owes));
     }
 }
 

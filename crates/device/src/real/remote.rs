@@ -7,6 +7,7 @@
 
 mod link;
 mod mark;
+mod open_by;
 mod task;
 
 use std::fmt;
@@ -20,8 +21,9 @@ use flashfront_nbd_proto::Ask;
 use flashfront_nbd_proto::uri::Uri;
 use rustix::io::Errno;
 
-pub use link::{LinkCheck, LinkNews, LinkState, LinkWatch, OpenBy, ReadAt, StoreState};
+pub use link::{LinkCheck, LinkNews, LinkState, LinkWatch, ReadAt, StoreState};
 pub use mark::Mark;
+pub use open_by::OpenBy;
 pub(super) use task::{Call, Task, Wish};
 
 use super::aligned::AlignedBuf;
@@ -67,13 +69,17 @@ pub(super) trait Server: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Takes over what others may have open, before the first write.
-    fn take_over(&self) -> io::Result<()> {
+    /// Takes over what others may have open, before the first write. `cache` is the UUID of the
+    /// cache in front.
+    fn take_over(&self, _cache: Option<[u8; 16]>) -> io::Result<()> {
         Ok(())
     }
 
     /// Has the next flush leave the volume as it will be found: nothing goes on by itself after it.
     fn settle(&self) {}
+
+    /// Notes whether the cache in front holds what the volume lacks.
+    fn owe(&self, _owes: bool) {}
 }
 
 /// What a device can do.

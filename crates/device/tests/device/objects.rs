@@ -32,7 +32,7 @@ struct Writer {
 fn writer(url: &Path) -> Writer {
     let reactor = Reactor::new(Prefer::Auto).unwrap();
     let file = Arc::new(DeviceFile::open(url, Access::Exclusive).unwrap());
-    file.take_over().unwrap();
+    file.take_over(None).unwrap();
     let device = reactor.attach(Arc::clone(&file));
     Writer { rig: Rig::new(device, Some(reactor)), file }
 }
@@ -95,7 +95,7 @@ fn an_opening_is_harmless_until_it_takes_over() {
     let late = DeviceFile::open(&url, Access::Exclusive).unwrap();
     first.rig.write(0, &pattern(0, 4096, 1), 0).unwrap();
     first.rig.flush().unwrap();
-    let error = late.take_over().unwrap_err().to_string();
+    let error = late.take_over(None).unwrap_err().to_string();
     assert!(error.contains("start again"), "{error}");
 }
 

@@ -39,6 +39,13 @@ pub(super) fn close(state: &mut State, ticket: Ticket, fx: &mut Vec<Effect>) {
     publish(state, ticket, fx);
 }
 
+/// Whether something was written that no flush covers.
+pub(super) fn is_unflushed(state: &State) -> bool {
+    let flushed = state.flushes.iter().rev().find(|it| it.is_border).map_or(state.popped, |it| it.upto);
+    let mut later = state.queue.iter().skip(flushed.saturating_sub(state.popped) as usize);
+    state.open.is_some() || later.any(|it| it.what == What::Data)
+}
+
 /// Has flushes from now on wait for a checkpoint.
 pub(super) fn want_checkpoint(state: &mut State) {
     // The checkpoint that is being made takes what is written now, too.

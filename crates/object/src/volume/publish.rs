@@ -74,6 +74,7 @@ fn create(state: &mut State, run: usize, fx: &mut Vec<Effect>) {
     manifest.number = state.next;
     let reach = state.popped + run as u64;
     manifest.is_open = !state.is_closing || state.flushes.iter().any(|it| it.upto > reach);
+    manifest.owes = !manifest.is_open && state.owes;
     manifest.kept = manifest.kept.max(state.next.saturating_sub(state.options.complete));
     for upload in state.queue.iter().take(run) {
         manifest.sequence = manifest.sequence.max(upload.stamp.sequence);
@@ -119,10 +120,7 @@ pub(super) fn confirmed(state: &mut State, answer: Result<Answer, Fault>, fx: &m
         return;
     }
     match Manifest::decode(&found) {
-        Ok(other) => {
-            let host = if other.host.is_empty() { "an unknown host" } else { &other.host };
-            state.fence(format!("{host}, epoch {}", other.epoch), fx);
-        }
+        Ok(other) => state.fence(other.by(), fx),
         Err(ManifestFault::Foreign(what)) => state.fence(format!("another version, with {what}"), fx),
         // A torn one is nobody's. Its number is used up.
         Err(ManifestFault::Torn(_)) => {

@@ -212,6 +212,8 @@ pub(super) struct State {
     /// Flushes wait for the checkpoint that is wanted or being made.
     pub(super) is_checkpoint_awaited: bool,
     pub(super) is_closing: bool,
+    /// A cache holds writes that never came here.
+    pub(super) owes: bool,
     pub(super) readings: BTreeMap<u64, Reading>,
     /// Reads that wait for pages.
     pub(super) parked: Vec<Parked>,
@@ -255,6 +257,7 @@ impl State {
             checkpointing: None,
             is_checkpoint_awaited: false,
             is_closing: false,
+            owes: false,
             readings: BTreeMap::new(),
             parked: Vec::new(),
             walking: None,

@@ -24,6 +24,36 @@ fn a_writer_that_was_overtaken_is_fenced_and_its_writes_are_not_in_the_bucket() 
     assert_eq!((bytes[0], bytes[8 * 512]), (1, 2));
 }
 
+/// A writer that was looked at may be followed. One that came between is not fenced.
+#[test]
+fn a_writer_that_came_between_is_not_fenced() {
+    let mut store = Store::with_volume();
+    let seen = store.open(Mode::Read).unwrap().manifest().epoch;
+    let of = |id: u8| Mode::Write(Writer { id: [id; 16], after: Some(seen), ..Writer::default() });
+    let mut first = store.open(of(1)).unwrap();
+    let before = store.objects.clone();
+    let late = store.open(of(2)).unwrap_err();
+    assert!(matches!(&late, OpenFault::Overtaken(by) if by.contains("epoch 2")), "{late}");
+    assert_eq!(store.objects, before, "nothing was written");
+    first.write(0, &[1; 512], &mut Vec::new()).unwrap();
+    store.flush(&mut first).unwrap();
+}
+
+#[test]
+fn the_last_manifest_says_what_is_owed() {
+    let mut store = Store::with_volume();
+    for owes in [true, false] {
+        let mut volume = store.writer(1);
+        assert!(!volume.manifest().owes, "the next opening owes nothing");
+        volume.owe(owes);
+        let mut fx = Vec::new();
+        volume.close(3, &mut fx);
+        store.carry(&mut volume, &mut fx);
+        let last = store.open(Mode::Read).unwrap().manifest().clone();
+        assert_eq!((last.is_open, last.owes), (false, owes));
+    }
+}
+
 #[test]
 fn a_torn_manifest_is_passed_over() {
     let mut store = Store::with_volume();
@@ -55,7 +85,7 @@ fn a_whole_manifest_of_a_newer_version_stops_who_finds_it() {
     assert!(matches!(&fenced, Err(Trouble::Fenced(by)) if by.contains("flags 0x80")), "{fenced:?}");
     let what = "flags 0x80".to_owned();
     let before = store.objects.clone();
-    let second = Writer { id: [2; 16], host: String::new(), now: 1 };
+    let second = Writer { id: [2; 16], host: String::new(), now: 1, ..Writer::default() };
     for mode in [Mode::Read, Mode::Write(second)] {
         assert_eq!(store.open(mode).unwrap_err(), OpenFault::Foreign { name: next, what: what.clone() });
     }
@@ -102,7 +132,7 @@ fn damaged_manifests_are_told_of() {
         assert_eq!(store.open(Mode::Read).unwrap().manifest().number, number - 1);
     }
     // Below one that counts it is no news.
-    let writer = Writer { id: [9; 16], host: String::new(), now: 1 };
+    let writer = Writer { id: [9; 16], host: String::new(), now: 1, ..Writer::default() };
     assert_eq!(seen(&mut store, Mode::Write(writer)), Ok(vec![newest - 1, newest]));
     assert_eq!(seen(&mut store, Mode::Read), Ok(vec![]));
     (1..newest - 1).for_each(|number| harm(&mut store, number));

@@ -98,7 +98,7 @@ impl Store {
     }
 
     pub(crate) fn writer(&mut self, id: u8) -> Volume {
-        self.open(Mode::Write(Writer { id: [id; 16], host: format!("host {id}"), now: 1 }))
+        self.open(Mode::Write(Writer { id: [id; 16], host: format!("host {id}"), now: 1, ..Writer::default() }))
             .expect("a writer opens the volume")
     }
 

@@ -107,7 +107,7 @@ fn a_large_map_is_cloned_with_a_part_of_it_in_ram() {
     let mut store = Store { source: store.objects.clone(), ..Store::empty() };
     store.options = source.options;
     let mut fx = Vec::new();
-    let writer = Writer { id: [9; 16], host: "here".to_owned(), now: 1 };
+    let writer = Writer { id: [9; 16], host: "here".to_owned(), now: 1, ..Writer::default() };
     clone.become_clone(&"source".into(), [8; 16], writer, 1, &mut fx);
     let told = carry_within(&mut store, &mut clone, &mut fx, CHANGED);
     assert_eq!(told, Some(Told::Flushed(1)));

@@ -7,7 +7,7 @@ mod acts;
 use std::collections::BTreeMap;
 
 use flashfront_device::Rng;
-use flashfront_object::{Answer, Effect, Fault, Form, Manifest, Mode, Name, Opening, Options};
+use flashfront_object::{Answer, Effect, Fault, Form, Manifest, Mode, Name, Opening, Options, Writer as By};
 
 use super::content::{BLOCK_SECTORS, BLOCKS, Content, SECTORS, sector};
 use super::judge::{self, id};
@@ -271,8 +271,8 @@ impl Life {
             }
         }
         let (number, mut fx) = (self.writers.len(), Vec::new());
-        let writer = flashfront_object::Writer { id: id(number), host: number.to_string(), now: self.now };
-        let opening = Opening::new(Mode::Write(writer), self.options, &mut fx);
+        let by = By { id: id(number), host: number.to_string(), now: self.now, ..By::default() };
+        let opening = Opening::new(Mode::Write(by), self.options, &mut fx);
         self.writers.push(Writer::opens(opening, self.options.whole_flushes));
         self.send(number, fx);
     }

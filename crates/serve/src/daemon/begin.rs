@@ -49,8 +49,11 @@ pub(super) fn begin(
     calls: Receiver<ControlCall>,
 ) -> Result<Daemon, ServeError> {
     let mut superblock = opened.superblock.clone();
+    let cache = (!opened.members.is_empty()).then_some(superblock.uuid);
     for origin in &opened.origins {
-        origin.take_over().map_err(failed(format!("{}: taking over", origin.path().display())))?;
+        origin.take_over(cache).map_err(failed(format!("{}: taking over", origin.path().display())))?;
+        // Until a clean stop knows better.
+        origin.owe(cache.is_some());
     }
     let was_clean = superblock.clean && !opened.members.is_empty();
     if !opened.members.is_empty() {

@@ -133,6 +133,9 @@ impl Ending {
             return Err(ServeError::Silent { path, limit });
         }
         superblock.begin_table();
+        for (origin, it) in origins() {
+            origin.owe(it.blocks_dirty > 0);
+        }
         record_origins(config, &held, &mut superblock)?;
         for (record, status) in superblock.origins.iter_mut().zip(&status.origins) {
             record.dirty_blocks = status.blocks_dirty;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flashfront_device::Device;
-use flashfront_device::real::{Access, DeviceFile, OpenBy, Reactor, each};
+use flashfront_device::real::{Access, DeviceFile, Reactor, each};
 use flashfront_device::wrap::Patience;
 use flashfront_engine::format::{OriginRecord, Superblock};
 use flashfront_engine::{Destage, DeviceId, Durability, Engine, Options, OriginId, policy};
@@ -94,10 +94,10 @@ fn look(
 ) -> Result<Origin, ServeError> {
     let file = DeviceFile::open(&volume.origin, Access::Exclusive)?;
     members::refuse_cache(&file)?;
-    if let Some(OpenBy { host, epoch }) = stale::other_writer(&file, &superblock.origins[at])
+    if let Some(by) = stale::other_writer(&file, Some(superblock.uuid), &superblock.origins[at])
         && !config.take_over
     {
-        return Err(OriginsError::OpenElsewhere { origin: volume.origin.clone(), host, epoch }.into());
+        return Err(OriginsError::held(&volume.origin, by).into());
     }
     fit(config, volume, &file, &superblock.origins[at])?;
     let known = changes::find(&file, superblock, at, remembered)?;

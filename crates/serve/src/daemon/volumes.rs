@@ -380,6 +380,7 @@ impl Daemon {
             link::look_after_origin(&self.config, &file, record, Some(&superblock));
         }
         self.pump.devices_mut().attach(DeviceId::Origin(volume.id), device);
+        file.owe(true);
         self.held.put_origin(volume.id, file);
         if volume.is_in_store() && !export.read_only && self.config.destage() == Destage::Free {
             tracing::warn!(
@@ -407,7 +408,10 @@ impl Daemon {
         self.uris.remove(at);
         self.pump.end_frontends_of(id);
         self.pump.forget(id);
-        close(self.held.take_origin(id));
+        let file = self.held.take_origin(id);
+        // What this cache had of it is there, or was given up.
+        file.iter().for_each(|file| file.owe(false));
+        close(file);
         let (name, origin) = (volume.name, volume.origin.display());
         if given_up == 0 {
             tracing::info!("volume {name}: removed by the operator; {origin} is complete without the cache");

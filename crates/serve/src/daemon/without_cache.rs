@@ -17,7 +17,7 @@ use super::error::{OriginsError, ServeError};
 use super::opened::Opened;
 use super::{buffers, members};
 use crate::config::{Config, Volume};
-use crate::offline;
+use crate::{offline, stale};
 
 #[cfg(test)]
 mod tests;
@@ -38,6 +38,11 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     for (at, volume) in config.volumes.iter().enumerate() {
         let origin = DeviceFile::open(&volume.origin, Access::Exclusive)?;
         members::refuse_cache(&origin)?;
+        if let Some(by) = stale::other_writer(&origin, None, &OriginRecord::default())
+            && !config.take_over
+        {
+            return Err(OriginsError::held(&volume.origin, by).into());
+        }
         let found = origin.geometry().size_bytes;
         let record = known(volume);
         if let Some(record) = record.filter(|record| record.size_bytes < found) {

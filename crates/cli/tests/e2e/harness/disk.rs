@@ -3,12 +3,12 @@
 //! content has.
 
 use std::fs;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use flashfront_serve::frontend::nbd::Client;
 use serde_json::Value;
 
-use super::{MIB, Random, Store, Volume, flashfront, is_root, must, output, show, tool};
+use super::{MIB, Random, Store, Volume, flashfront, must, output, show};
 
 /// Bytes of the volume.
 pub(crate) const SIZE: u64 = 16 * MIB;
@@ -98,31 +98,29 @@ impl Disk {
         self.volume.start_by(&mut serve);
     }
 
-    /// A start under the name of another host, if root can do that here.
-    fn start_elsewhere(&self, volume: &Volume) -> Option<Output> {
-        if !is_root() {
-            return None;
-        }
-        let serve = volume.serve();
-        let mut command = tool("unshare");
-        // A start that is not refused serves on: then the test fails, and does not hang.
-        let script = "echo elsewhere > /proc/sys/kernel/hostname; exec \"$@\"";
-        command.args(["--uts", "timeout", "20", "sh", "-c", script, "sh"]);
-        command.arg(serve.get_program()).args(serve.get_args());
-        Some(output(self.known(&mut command)))
-    }
-
-    /// Another host: a cache of its own, and the same place in the store.
-    pub(crate) fn other_host(&self) -> Volume {
+    /// A second cache of the volume, which is formatted and not served.
+    pub(crate) fn other_cache(&self) -> Volume {
         let mut other = Volume::new(64, 1);
         other.origin.clone_from(&self.volume.origin);
         self.format(&other);
-        if let Some(refused) = self.start_elsewhere(&other) {
-            let said = show(&refused);
-            assert!(!refused.status.success() && said.contains("has the volume open to write"), "{said}");
-        }
+        other
+    }
+
+    /// What a start says that is refused, as another writer has the volume open.
+    #[track_caller]
+    pub(crate) fn refused(&self, serve: &mut Command) -> String {
+        let said = show(&output(self.known(serve)));
+        assert!(said.contains("exit status: 1") && said.contains("has the volume open to write"), "{said}");
+        said
+    }
+
+    /// Another host, as far as the store can tell: a cache of its own takes the volume over. Nobody
+    /// does that unasked.
+    pub(crate) fn other_host(&self) -> Volume {
+        let mut other = self.other_cache();
+        self.refused(&mut other.serve());
         let mut serve = other.serve();
-        other.start_by(self.known(&mut serve));
+        other.start_by(self.known(serve.arg("--take-over")));
         other
     }
 

@@ -120,6 +120,11 @@ impl Session {
         self.is_settling = true;
     }
 
+    /// Notes whether a cache holds writes that are not in the store. The end says so there.
+    pub(super) fn owe(&mut self, owes: bool) {
+        self.volume.owe(owes);
+    }
+
     /// Drops the tasks of an owner.
     pub(super) fn forget(&mut self, owner: usize) {
         self.writes.retain(|task| task.owner() != owner);

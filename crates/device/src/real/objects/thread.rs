@@ -14,7 +14,7 @@ const LEAVE: Duration = Duration::from_secs(5);
 /// Works until the device is closed.
 pub(super) fn run(mut session: Session) {
     loop {
-        let Inbox { tasks, forgotten, opened, settling, stopping, .. } = wait(session.shared(), None);
+        let Inbox { tasks, forgotten, opened, settling, owes, stopping, .. } = wait(session.shared(), None);
         for owner in forgotten {
             session.forget(owner);
         }
@@ -23,6 +23,7 @@ pub(super) fn run(mut session: Session) {
             // Whoever waited may be gone.
             let _ = taken.send(());
         }
+        owes.into_iter().for_each(|owes| session.owe(owes));
         if settling {
             session.settle();
         }

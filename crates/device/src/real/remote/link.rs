@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use flashfront_bucket::Tally;
 
+use super::open_by::OpenBy;
+
 /// The link to a server, as it is now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkState {
@@ -31,15 +33,6 @@ pub struct StoreState {
     pub open_by: Option<OpenBy>,
     /// The requests to the store, in the order of [`Verb::ALL`](flashfront_bucket::Verb::ALL).
     pub requests: [Tally; 4],
-}
-
-/// A writer that has a volume in an object store open, or has died with it open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenBy {
-    /// Its host.
-    pub host: String,
-    /// The number of its opening.
-    pub epoch: u32,
 }
 
 /// What has become of the link.

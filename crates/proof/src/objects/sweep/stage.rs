@@ -138,7 +138,7 @@ impl Stage {
             }
             Act::Open => {
                 number += 1;
-                let by = By { id: id(number), host: number.to_string(), now: 0 };
+                let by = By { id: id(number), host: number.to_string(), ..By::default() };
                 let opening = Opening::new(Mode::Write(by), self.options, &mut fx);
                 self.writers.push(Writer::opens(opening, self.options.whole_flushes));
             }

@@ -2,8 +2,9 @@
 //! Origins that are not what the cache was made for, or not as it left them.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use flashfront_device::real::OpenBy;
 use flashfront_engine::format::ORIGINS_MAX;
 use flashfront_engine::{BLOCK_BYTES, VolumeError};
 
@@ -57,16 +58,29 @@ pub enum OriginsError {
         /// Why not.
         error: VolumeError,
     },
-    /// Another host has a volume in an object store open.
+    /// Another writer has a volume in an object store open.
     #[error(
-        "{origin}: {host} has the volume open to write (opening {epoch}); stop the daemon there, or see that the host is dead and take the volume over with `flashfront serve --take-over`: what that host has not sent to the store is lost to the volume then",
+        "{origin}: {who} has the volume open to write (opening {epoch}); stop the daemon there, or see that it is dead and take the volume over with `flashfront serve --take-over`: what it has not sent to the store is lost to the volume then",
         origin = origin.display()
     )]
     OpenElsewhere {
         /// The URL.
         origin: PathBuf,
-        /// The other host.
-        host: String,
+        /// The other writer.
+        who: String,
+        /// The number of its opening.
+        epoch: u32,
+    },
+    /// A cache that is not served has what a volume in an object store lacks.
+    #[error(
+        "{origin}: {who} holds writes that the store lacks (opening {epoch}, closed); start the daemon of that cache and drain it, or give them up and take the volume over with `flashfront serve --take-over`",
+        origin = origin.display()
+    )]
+    OwedElsewhere {
+        /// The URL.
+        origin: PathBuf,
+        /// The writer that has closed the volume.
+        who: String,
         /// The number of its opening.
         epoch: u32,
     },
@@ -156,6 +170,14 @@ pub enum OriginsError {
         /// Why.
         source: io::Error,
     },
+}
+
+impl OriginsError {
+    /// Refuses a volume in an object store that somebody else holds.
+    pub(in crate::daemon) fn held(origin: &Path, by: OpenBy) -> Self {
+        let (origin, OpenBy { who, epoch, owes, .. }) = (origin.to_owned(), by);
+        if owes { Self::OwedElsewhere { origin, who, epoch } } else { Self::OpenElsewhere { origin, who, epoch } }
+    }
 }
 
 #[cfg(test)]

@@ -26,10 +26,15 @@ pub(in crate::daemon) enum VolumesError {
     #[error("no volume `{name}`; there are: {known}")]
     Unknown { name: String, known: String },
     #[error(
-        "{origin}: {host} has the volume open to write (opening {epoch}); stop the daemon there. If the host is dead, add the volume while no daemon serves this cache, and start with --take-over",
+        "{origin}: {who} has the volume open to write (opening {epoch}); stop the daemon there. If it is dead, add the volume while no daemon serves this cache, and start with --take-over",
         origin = origin.display()
     )]
-    OpenElsewhere { origin: PathBuf, host: String, epoch: u32 },
+    OpenElsewhere { origin: PathBuf, who: String, epoch: u32 },
+    #[error(
+        "{origin}: {who} holds writes that the store lacks (opening {epoch}, closed); start the daemon of that cache and drain it. To give them up, add the volume while no daemon serves this cache, and start with --take-over",
+        origin = origin.display()
+    )]
+    OwedElsewhere { origin: PathBuf, who: String, epoch: u32 },
     #[error("{origin}: a snapshot is never written; make a clone of it for a writer (flashfront object clone)", origin = .0.display())]
     Snapshot(PathBuf),
     #[error(

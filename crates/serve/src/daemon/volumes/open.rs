@@ -96,8 +96,14 @@ fn open(wanted: &Wanted, known: &Known) -> Result<Opened, VolumesError> {
     }
     let file = DeviceFile::open(path, Access::Exclusive)?;
     members::refuse_cache(&file).map_err(VolumesError::Serve)?;
-    if let Some(OpenBy { host, epoch }) = stale::other_writer(&file, &OriginRecord::default()) {
-        return Err(VolumesError::OpenElsewhere { origin: path.clone(), host, epoch });
+    if let Some(OpenBy { who, epoch, owes, .. }) =
+        stale::other_writer(&file, Some(known.uuid), &OriginRecord::default())
+    {
+        let origin = path.clone();
+        return Err(match owes {
+            true => VolumesError::OwedElsewhere { origin, who, epoch },
+            false => VolumesError::OpenElsewhere { origin, who, epoch },
+        });
     }
     let volume = NewVolume {
         name: wanted.name.clone(),
@@ -119,7 +125,7 @@ fn open(wanted: &Wanted, known: &Known) -> Result<Opened, VolumesError> {
 fn take_over(mut opened: Opened, known: &Known) -> Result<Opened, VolumesError> {
     let Opened { file, volume, is_taken_over } = &mut opened;
     let unread = |source| VolumesError::Read { path: file.path().to_owned(), source };
-    file.take_over().map_err(unread)?;
+    file.take_over(Some(known.uuid)).map_err(unread)?;
     let mut record = OriginRecord::default();
     stale::record(file, &mut record).map_err(unread)?;
     leave_others(file, known)?;
