@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why work on a volume in a store was not done.
 
-use flashfront_object::{OpenFault, Trouble};
+use flashfront_object::{Name, OpenFault, Trouble};
 
 /// Why work was not done.
 #[derive(Debug, thiserror::Error)]
@@ -47,11 +47,21 @@ pub enum Error {
         /// The place.
         url: String,
     },
+    /// The place lies inside another volume.
+    #[error("{url}: the volume {outer} is around this place, and nothing was changed; name a place beside it")]
+    Inside {
+        /// The place.
+        url: String,
+        /// The other volume.
+        outer: String,
+    },
     /// An object is not what it should be.
-    #[error("{url}: {what}; `flashfront object check {url}` says what else is damaged")]
+    #[error("{url}: {what}; `flashfront object check {url} --data` says what else is damaged")]
     Damaged {
         /// The volume.
         url: String,
+        /// The object.
+        name: Option<Name>,
         /// Which object, and what is wrong.
         what: String,
     },
@@ -190,7 +200,8 @@ impl Error {
             OpenFault::NoVolume => Self::NoVolume { url },
             OpenFault::Overtaken(by) => Self::Overtaken { url, by },
             fault @ OpenFault::Foreign { .. } => Self::Foreign { url, what: fault.to_string() },
-            fault => Self::Damaged { url, what: fault.to_string() },
+            OpenFault::Damaged { name, .. } => Self::Damaged { url, name: Some(name), what: fault.to_string() },
+            fault => Self::Damaged { url, name: None, what: fault.to_string() },
         }
     }
 
@@ -198,7 +209,7 @@ impl Error {
         let url = url.to_owned();
         match trouble {
             Trouble::Fenced(by) => Self::Fenced { url, by },
-            trouble => Self::Damaged { url, what: trouble.to_string() },
+            Trouble::Damaged { name, .. } => Self::Damaged { url, name: Some(name), what: trouble.to_string() },
         }
     }
 }

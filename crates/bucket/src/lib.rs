@@ -28,7 +28,7 @@ pub use carrier::{Back, Carrier, Kind, Wake};
 pub use error::Error;
 pub use fit::to_write;
 pub use hold::without_clone;
-pub use keys::keys;
+pub use keys::{keys, keys_are_open};
 pub use meter::{BOUNDS_MS, Meter, Recent, Tally, Verb};
 pub use offline::{clone, create, forget, read_snapshot, snapshot};
 pub use place::{Place, is_url, split_snapshot};

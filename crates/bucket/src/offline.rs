@@ -20,6 +20,7 @@ const SNAPSHOT_TRIES: u32 = 5;
 /// [`Error`].
 pub fn create(place: &Place, sectors: u64, form: Form, single_writer: bool) -> Result<(), Error> {
     is_free(place)?;
+    is_apart(place)?;
     let place = &match single_writer {
         true => for_one_writer(place),
         false => place.clone(),
@@ -39,6 +40,20 @@ fn is_free(place: &Place) -> Result<(), Error> {
         Ok(_) => Err(Error::Exists { url: place.to_string() }),
         Err(other) => Err(other),
     }
+}
+
+/// Refuses a place inside another volume: whoever deletes that one would delete this one, too.
+fn is_apart(place: &Place) -> Result<(), Error> {
+    for outer in place.outer() {
+        match Session::newest(&outer) {
+            Ok(_) => return Err(Error::Inside { url: place.to_string(), outer: outer.to_string() }),
+            Err(Error::NoVolume { .. }) => {}
+            // Whoever may not look there can't be told.
+            Err(Error::Refused { .. }) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(())
 }
 
 fn put_first(place: &Place, manifest: &[u8]) -> Result<(), Error> {
@@ -161,6 +176,7 @@ pub fn clone(from: &Place, name: &str, to: &Place) -> Result<(), Error> {
         return Err(Error::Apart { from: from.to_string(), to: to.to_string() });
     }
     is_free(to)?;
+    is_apart(to)?;
     let of = newest(from)?;
     // Nothing is written for a snapshot that is not there.
     snapshot_of(from, &of, name)?;
@@ -174,7 +190,7 @@ pub fn clone(from: &Place, name: &str, to: &Place) -> Result<(), Error> {
         .and_then(|state| state.become_clone(to, id, writer));
     let error = match made {
         // The clone has no objects yet but pages of the map, which are just made.
-        Err(Error::Damaged { what, .. }) => Error::Damaged { url: from.to_string(), what },
+        Err(Error::Damaged { name, what, .. }) => Error::Damaged { url: from.to_string(), name, what },
         Err(Error::Fenced { .. }) => Error::Exists { url: to.to_string() },
         // Nobody knows whether the clone's manifest will be there some day.
         other => return other,

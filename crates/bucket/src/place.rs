@@ -133,6 +133,14 @@ impl Place {
         Some(Self { url: url.to_owned(), prefix: prefix.to_owned(), ..self.clone() })
     }
 
+    /// The places that this one lies in, the nearest first.
+    pub(crate) fn outer(&self) -> Vec<Self> {
+        let cuts = self.prefix.rmatch_indices('/').map(|(at, _)| &self.prefix[..at]);
+        let bucket = self.url.strip_suffix(&self.prefix).unwrap_or_default();
+        cuts.map(|prefix| Self { url: format!("{bucket}{prefix}"), prefix: prefix.to_owned(), ..self.clone() })
+            .collect()
+    }
+
     /// The whole name of an object of the volume.
     #[must_use]
     pub fn name(&self, name: Name) -> String {

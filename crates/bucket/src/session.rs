@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use flashfront_object::{
-    Answer, Content, Effect, Fault, Manifest, Mode, Opening, Options, SECTOR_BYTES, Snapshot, Ticket, Told, Trouble,
-    Volume, WriteFault, Writer,
+    Answer, Content, Effect, Fault, Manifest, Mode, Opening, Options, Retired, SECTOR_BYTES, Snapshot, Ticket, Told,
+    Trouble, Volume, WriteFault, Writer,
 };
 
 use crate::carrier::{Carrier, Wake};
@@ -330,15 +330,26 @@ impl Session {
     /// [`Error`].
     pub fn settle(&mut self, manifests: u64) -> Result<(), Error> {
         self.volume.checkpoint(&mut self.fx);
+        self.flush()?;
         for _ in 0..=manifests {
+            if !self.has_leaving() {
+                break;
+            }
             let ticket = self.ticket();
             self.volume.publish(ticket, &mut self.fx);
             self.wait_for(ticket)?;
-        }
-        while self.volume.is_busy() {
-            self.turn(LOOK_EVERY)?;
+            while self.volume.is_busy() {
+                self.turn(LOOK_EVERY)?;
+            }
         }
         Ok(())
+    }
+
+    /// Whether there are objects that can be deleted after some more manifests.
+    fn has_leaving(&self) -> bool {
+        let snapshots = &self.volume.manifest().snapshots;
+        let is_kept = |it: &Retired| snapshots.iter().any(|kept| (it.entry.born..it.gone).contains(&kept.manifest));
+        self.volume.retired().iter().any(|it| it.entry.source.is_none() && !is_kept(it))
     }
 
     /// Puts an older state in place of this one.

@@ -3,8 +3,9 @@
 //! should be, and which are left over?
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
-use flashfront_object::{Entry, Fault, Head, Key, Kind, Mode, Name, Options, Volume};
+use flashfront_object::{Entry, Fault, Head, Key, Kind, Mode, Name, Options, Volume, Wish};
 
 use crate::error::Error;
 use crate::hold::without_clone;
@@ -30,9 +31,11 @@ pub struct Survey {
     pub objects: u64,
     /// Bytes that the volume uses, if it can be opened.
     pub live_bytes: Option<u64>,
-    /// Bytes in the volume's folder that it does not use, as far as that is known: other states
-    /// may.
+    /// Bytes of objects that it does not use any more: other states may. Of a volume that can't be
+    /// opened: all bytes in its folder.
     pub dead_bytes: u64,
+    /// Other bytes in its folder: manifests, wishes, heads, and what is left over.
+    pub other_bytes: u64,
     /// Names of the snapshots.
     pub snapshots: Vec<String>,
     /// Names of snapshots that clones hold which are not there.
@@ -44,6 +47,19 @@ pub struct Survey {
 }
 
 impl Survey {
+    /// Notes damaged wishes that no manifest has granted. Nobody knows what they wanted.
+    fn note_wishes(&mut self, place: &Place, numbers: RangeInclusive<u64>, volume: [u8; 16]) -> Result<(), Error> {
+        for number in numbers {
+            let name = place.name(Name::Wish(number));
+            let wish = place.store().get(&name, None).map_err(|fault| refused(place, &fault))?;
+            if Wish::decode(&wish).is_none_or(|it| it.volume != volume) {
+                let what = "it is no whole wish; the snapshot that it may have kept, or that of a clone, is lost";
+                self.damage.push(Damage { name, what: what.to_owned(), snapshot: None });
+            }
+        }
+        Ok(())
+    }
+
     /// Notes damaged manifests above the one that counts. Nobody knows what they named.
     fn note_passed_over(&mut self, place: &Place, newest: &Volume) {
         let counts = newest.manifest().number;
@@ -66,7 +82,7 @@ pub fn survey(place: &Place, data: bool, progress: impl FnMut(u64, u64)) -> Resu
 
 fn survey_with(place: &Place, options: Options, data: bool, progress: impl FnMut(u64, u64)) -> Result<Survey, Error> {
     let mut survey = Survey::default();
-    let manifest = newest(place)?;
+    let (before, manifest) = (Session::newest(place)?, newest(place)?);
     // The newest state is opened before the list, which then has all its objects.
     let opened = Session::open(place, Mode::Read, options);
     let mut sizes = BTreeMap::new();
@@ -80,14 +96,15 @@ fn survey_with(place: &Place, options: Options, data: bool, progress: impl FnMut
             }
         }
     }
-    let mut look = Look { place, data, sizes, objects: BTreeSet::new(), pages: BTreeSet::new(), progress };
+    let mut look = Look { place, data, sizes, objects: BTreeMap::new(), pages: BTreeSet::new(), progress };
+    survey.note_wishes(place, before.wishes + 1..=manifest.wishes, manifest.volume)?;
     survey.unclaimed = without_clone(place, &manifest)?;
     survey.snapshots = manifest.snapshots.iter().map(|it| it.name.clone()).collect();
     if let Some(newest) = opened_state(&mut survey, place, None, manifest.number, opened)? {
-        let live = newest.usage().live_bytes;
-        survey.live_bytes = Some(live);
+        let (usage, all) = (newest.usage(), survey.dead_bytes);
+        (survey.live_bytes, survey.dead_bytes) = (Some(usage.live_bytes), usage.dead_bytes);
+        survey.other_bytes = all.saturating_sub(usage.live_bytes + usage.dead_bytes);
         survey.note_passed_over(place, &newest);
-        survey.dead_bytes = survey.dead_bytes.saturating_sub(live);
         look.at(&newest, None, &mut survey)?;
     }
     for snapshot in manifest.snapshots {
@@ -115,7 +132,10 @@ fn opened_state(
     match opened {
         Ok(session) => Ok(Some(session.into_volume())),
         Err(error @ (Error::Damaged { .. } | Error::Foreign { .. } | Error::NoVolume { .. })) => {
-            let name = place.name(Name::Manifest(manifest));
+            let name = match &error {
+                Error::Damaged { name: Some(name), .. } => place.name(*name),
+                _ => place.name(Name::Manifest(manifest)),
+            };
             survey.damage.push(Damage { name, what: error.to_string(), snapshot: snapshot.map(str::to_owned) });
             Ok(None)
         }
@@ -129,9 +149,9 @@ struct Look<'a, P> {
     data: bool,
     /// What the volume's folder has.
     sizes: BTreeMap<Name, u64>,
-    /// Objects that were looked at.
-    objects: BTreeSet<Key>,
-    /// Pages of the map that were looked at: their objects, and where they begin.
+    /// Objects that were looked at, and what is wrong with them.
+    objects: BTreeMap<Key, Option<String>>,
+    /// Pages of the map that are sound: their objects, and where they begin.
     pages: BTreeSet<(Key, u64)>,
     progress: P,
 }
@@ -143,13 +163,17 @@ impl<P: FnMut(u64, u64)> Look<'_, P> {
         let mut seen = 0;
         for entry in state.objects() {
             seen += entry.bytes;
-            if self.objects.insert(entry.key()) {
-                let found = self.judge(state, entry)?;
-                survey.read += u64::from(self.data && entry.kind == Kind::Data);
-                let name = self.place.key(&entry.key());
-                let snapshot = snapshot.map(str::to_owned);
-                survey.damage.extend(found.map(|what| Damage { name, what, snapshot }));
-            }
+            let found = match self.objects.get(&entry.key()) {
+                Some(found) => found.clone(),
+                None => {
+                    survey.read += u64::from(self.data && entry.kind == Kind::Data);
+                    let found = self.judge(state, entry)?;
+                    self.objects.insert(entry.key(), found.clone());
+                    found
+                }
+            };
+            let (name, snapshot) = (self.place.key(&entry.key()), snapshot.map(str::to_owned));
+            survey.damage.extend(found.map(|what| Damage { name, what, snapshot }));
             (self.progress)(seen, all);
         }
         self.at_pages(state, snapshot, survey)
@@ -166,6 +190,11 @@ impl<P: FnMut(u64, u64)> Look<'_, P> {
                 Err(Fault::Absent) => vec!["it is absent".to_owned()],
                 Err(fault) => return Err(refused(self.place, &fault)),
             };
+            if !wrong.is_empty() {
+                // The next state that needs them is told of, too.
+                let (from, len) = request.range();
+                self.pages.retain(|(key, at)| key != request.key() || !(from..from + len).contains(at));
+            }
             let damage = |what| Damage { name: name.clone(), what, snapshot: snapshot.map(str::to_owned) };
             survey.damage.extend(wrong.into_iter().map(damage));
         }
@@ -302,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn each_damaged_page_of_a_map_that_is_in_the_store_alone_is_told_once() {
+    fn each_damaged_page_of_a_map_that_is_in_the_store_alone_is_told_once_for_each_state() {
         let place = Place::in_store(Arc::new(Memory::default()), "disk");
         create(&place, 4 << 15, Form::default(), false).unwrap();
         let mut session = Session::open(&place, Mode::Write(this_writer(None, None)), Options::default()).unwrap();
@@ -320,9 +349,11 @@ mod tests {
             harmed.iter().for_each(|page| body[36 + page * 24] ^= 1);
             place.store().put(&map, &Arc::new(body), false).unwrap();
             let found = check(false).damage;
-            assert!(found.iter().all(|it| it.name == map && it.snapshot.is_none()), "{found:?}");
-            assert_eq!(found.len(), harmed.len(), "{found:?}");
-            for (page, found) in harmed.iter().zip(&found) {
+            let states =
+                [None, Some("kept")].into_iter().flat_map(|state| harmed.iter().map(move |page| (state, page)));
+            assert_eq!(found.len(), 2 * harmed.len(), "{found:?}");
+            for ((state, page), found) in states.zip(&found) {
+                assert_eq!((&found.name, found.snapshot.as_deref()), (&map, state), "{found:?}");
                 let wanted =
                     format!("page {page} of the map is wrong (16 MiB of the volume from {} MiB on)", page * 16);
                 assert!(found.what.ends_with(&wanted), "{found:?}");

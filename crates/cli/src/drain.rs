@@ -39,6 +39,8 @@ enum GivenUp {
     Interrupted,
     /// `--timeout` ended the wait.
     TimedOut(Age),
+    /// Other writers have what is left: it can never be written.
+    Fenced,
 }
 
 /// How it ended.
@@ -53,6 +55,9 @@ struct Outcome {
     /// Why an origin refuses what is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin_error: Option<String>,
+    /// The volumes of what is left, and by whom each was taken over, if that has ended it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    fenced: Vec<String>,
     seconds: f64,
 }
 
@@ -82,6 +87,7 @@ impl Drain {
             }
             let left = self.timeout.map(|timeout| timeout.0.saturating_sub(started.elapsed()));
             let given_up = match (left, self.timeout) {
+                _ if is_in_vain(&report) => Some(GivenUp::Fenced),
                 (Some(Duration::ZERO), Some(timeout)) => Some(GivenUp::TimedOut(timeout)),
                 _ => interrupt
                     .wait(left.unwrap_or(progress::LOOK_EVERY).min(progress::LOOK_EVERY))
@@ -94,7 +100,9 @@ impl Drain {
             }
         };
         bar.finish_and_clear();
+        let fenced = if given_up == Some(GivenUp::Fenced) { fenced(&report) } else { Vec::new() };
         let mut outcome = Outcome::new(&before, &report, started.elapsed());
+        outcome.fenced = fenced;
         outcome.timed_out = !outcome.drained && matches!(given_up, Some(GivenUp::TimedOut(_)));
         if self.json {
             human::print_json(&outcome)?;
@@ -116,9 +124,23 @@ impl Outcome {
             blocks_left: after.blocks_dirty,
             lost_blocks: after.lost_blocks,
             origin_error: after.volumes.iter().find_map(|it| it.origin_error.clone()),
+            fenced: Vec::new(),
             seconds: time.as_secs_f64(),
         }
     }
+}
+
+/// Whether all that is dirty is that of volumes which other writers have taken over.
+fn is_in_vain(report: &StatusReport) -> bool {
+    let fenced = report.volumes.iter().filter(|it| it.fenced).map(|it| it.blocks_dirty);
+    report.blocks_dirty > 0 && fenced.sum::<u64>() == report.blocks_dirty
+}
+
+/// The volumes with dirty data that other writers have taken over, and these.
+fn fenced(report: &StatusReport) -> Vec<String> {
+    let by = |by: &Option<String>| by.clone().unwrap_or_else(|| "another writer".to_owned());
+    let volumes = report.volumes.iter().filter(|it| it.fenced && it.blocks_dirty > 0);
+    volumes.map(|it| format!("volume {}: {}", it.name, by(&it.fenced_by))).collect()
 }
 
 /// A line for each origin that refuses its dirty data.
@@ -143,11 +165,16 @@ fn text(outcome: &Outcome, given_up: Option<GivenUp>) -> String {
              To end with a complete origin, stop the clients and drain once more\n",
             outcome.seconds
         )
+    } else if !outcome.fenced.is_empty() {
+        format!(
+            "not drained: {written} written; {left} still dirty never reach the store, since another writer has opened the volume ({}). They are lost to that writer; stop this daemon\n",
+            outcome.fenced.join(", ")
+        )
     } else if let Some(given_up) = given_up {
         let why = outcome.origin_error.as_ref();
         let why = why.map_or_else(String::new, |error| format!(" (the origin refused writes: {error})"));
         let when = match given_up {
-            GivenUp::Interrupted => "stopped".to_owned(),
+            GivenUp::Interrupted | GivenUp::Fenced => "stopped".to_owned(),
             GivenUp::TimedOut(timeout) => format!("not drained within {timeout}, and stopped"),
         };
         format!("{when}: {written} written, {left} still dirty{why}; run `flashfront drain` again to go on\n")
@@ -172,7 +199,9 @@ mod tests {
     fn outcome(drained: bool, left: u64, lost: u64) -> Outcome {
         let timed_out = false;
         let (blocks_written, origin_error) = (256, None);
-        Outcome { drained, timed_out, blocks_written, blocks_left: left, lost_blocks: lost, origin_error, seconds: 1.0 }
+        let fenced = Vec::new();
+        let (blocks_left, lost_blocks, seconds) = (left, lost, 1.0);
+        Outcome { drained, timed_out, blocks_written, blocks_left, lost_blocks, origin_error, fenced, seconds }
     }
 
     #[test]

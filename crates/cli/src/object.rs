@@ -137,6 +137,9 @@ enum Verb {
 
 impl Object {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(open) = flashfront_bucket::keys_are_open() {
+            eprintln!("flashfront: {open}");
+        }
         match self.verb {
             Verb::Create { url, size, form } => create(&place(&url)?, size, &form)?,
             Verb::Info { url, json } => look::info(&place(&url)?, json)?,

@@ -268,11 +268,29 @@ async fn metrics(State(served): State<Served>) -> HttpResponse {
     }
 }
 
-/// Whether the I/O loop turns. Lost blocks are not ill health: restarting would not help.
+/// The health of a daemon that serves.
+fn health(report: &StatusReport) -> (StatusCode, String) {
+    let fenced = report.volumes.iter().filter(|it| it.fenced);
+    let by = |by: &Option<String>| by.clone().unwrap_or_default();
+    let fenced: String =
+        fenced.map(|it| format!("volume {}: fenced, {} has opened it\n", it.name, by(&it.fenced_by))).collect();
+    if !fenced.is_empty() {
+        return (StatusCode::SERVICE_UNAVAILABLE, fenced);
+    }
+    let away = report.volumes.iter().filter(|it| it.origin_state == "away");
+    let away = away.map(|it| format!("volume {}: its origin is away for {} s\n", it.name, it.away_s));
+    (StatusCode::OK, std::iter::once("ok\n".to_owned()).chain(away).collect())
+}
+
+/// Whether the I/O loop turns, and clients may write. Lost blocks are not ill health: restarting
+/// would not help. Nor is an origin that is away: the cache goes on without it. That is told.
 async fn healthz(State(served): State<Served>) -> HttpResponse {
     match ask(served).await {
         Ok(report) if report.opening => (StatusCode::SERVICE_UNAVAILABLE, "replaying the cache\n").into_response(),
-        Ok(_) => "ok\n".into_response(),
+        Ok(report) => {
+            let (code, text) = health(&report);
+            (code, text).into_response()
+        }
         Err(message) => (StatusCode::SERVICE_UNAVAILABLE, message + "\n").into_response(),
     }
 }

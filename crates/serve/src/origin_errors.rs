@@ -65,18 +65,27 @@ pub(crate) enum Site {
     Store,
 }
 
-/// Advises about an error of an origin.
-pub(crate) fn advice(error: DeviceError, site: Site) -> &'static str {
+/// Advises about an error of the origin with this path.
+pub(crate) fn advice(error: DeviceError, site: Site, path: &str) -> String {
+    match error {
+        DeviceError::Io | DeviceError::NoSpace if site == Site::Store => {
+            format!("see `flashfront object check {path} --data`")
+        }
+        DeviceError::Gone | DeviceError::TimedOut if site == Site::Store => format!(
+            "see whether the store can be reached (flashfront object info {path}); it is used again when it answers"
+        ),
+        error => fixed(error, site).to_owned(),
+    }
+}
+
+/// The advice that names no device.
+fn fixed(error: DeviceError, site: Site) -> &'static str {
     let is_export = site == Site::Server;
     match error {
         DeviceError::ReadOnly if site == Site::Store => {
             "another writer has opened the volume, or this daemon may not write it: `status` says who"
         }
         DeviceError::Unsupported if site == Site::Store => "the object store does not know this operation",
-        DeviceError::Io | DeviceError::NoSpace if site == Site::Store => "see `flashfront object check URL --data`",
-        DeviceError::Gone | DeviceError::TimedOut if site == Site::Store => {
-            "see whether the store can be reached (flashfront object info URL); it is used again when it answers"
-        }
         DeviceError::Io if is_export => "look for it in the log of the NBD server, and in that of its machine",
         DeviceError::NoSpace if is_export => "make room where the NBD server keeps the export",
         DeviceError::ReadOnly if is_export => {
@@ -115,7 +124,7 @@ mod tests {
     fn nobody_looks_for_an_error_of_a_server_in_this_machines_log() {
         use DeviceError::{Gone, Io, NoSpace, ReadOnly, TimedOut, Unsupported};
         for error in [Io, NoSpace, ReadOnly, Unsupported, Gone, TimedOut] {
-            let said = [advice(error, Site::Server), advice(error, Site::Store)];
+            let said = [advice(error, Site::Server, ""), advice(error, Site::Store, "s3://b/d")];
             assert!(said[0].contains("NBD server") && !said[1].contains("NBD server"), "{said:?}");
             let said = said.join(" ");
             for tool in ["dmesg", "smartctl", "df", "blockdev"] {

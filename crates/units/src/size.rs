@@ -40,7 +40,7 @@ impl FromStr for Size {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let units = [(50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
         let exact = units.into_iter().find(|(shift, _)| self.0 != 0 && self.0.trailing_zeros() >= *shift);
         match exact {
             Some((shift, unit)) => write!(f, "{} {unit}", self.0 >> shift),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `flashfront object info` and `check`: what a volume is, and whether it is sound.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::process::ExitCode;
 
@@ -49,6 +50,8 @@ struct Checked {
     /// None: the volume can't be opened.
     live_bytes: Option<u64>,
     dead_bytes: u64,
+    /// Manifests, wishes, heads, and what is left over.
+    other_bytes: u64,
     snapshots: Vec<String>,
     /// Names of snapshots that clones hold which are not there.
     unclaimed: Vec<String>,
@@ -132,8 +135,8 @@ pub(super) fn check(place: &Place, data: bool, json: bool) -> anyhow::Result<Exi
         let harm = survey.damage.into_iter();
         let damage = harm.map(|it| Harm { object: it.name, what: it.what, snapshot: it.snapshot }).collect();
         let (objects, snapshots, unclaimed) = (survey.objects, survey.snapshots, survey.unclaimed);
-        let (live_bytes, dead_bytes) = (survey.live_bytes, survey.dead_bytes);
-        human::print_json(&Checked { ok, objects, live_bytes, dead_bytes, snapshots, unclaimed, damage })?;
+        let (live_bytes, dead_bytes, other_bytes) = (survey.live_bytes, survey.dead_bytes, survey.other_bytes);
+        human::print_json(&Checked { ok, objects, live_bytes, dead_bytes, other_bytes, snapshots, unclaimed, damage })?;
     } else {
         let mut out = String::new();
         for it in &survey.damage {
@@ -144,11 +147,20 @@ pub(super) fn check(place: &Place, data: bool, json: bool) -> anyhow::Result<Exi
         let (objects, rest) = (human::counted(survey.objects, "object"), human::bytes(survey.dead_bytes));
         let snapshots = human::counted(survey.snapshots.len() as u64, "snapshot");
         match survey.live_bytes.map(human::bytes) {
-            Some(live) => writeln!(out, "holds       {live} in use, {rest} not, in {objects}; {snapshots}")?,
+            Some(live) => {
+                let other = human::bytes(survey.other_bytes);
+                writeln!(
+                    out,
+                    "holds       {live} in use, {rest} not any more, {other} beside, in {objects}; {snapshots}"
+                )?
+            }
             None => writeln!(out, "holds       {rest} in {objects}, in use or not; {snapshots}")?,
         }
         match (ok, data) {
-            (false, _) => writeln!(out, "damaged     in {}", human::counted(survey.damage.len() as u64, "object"))?,
+            (false, _) => {
+                let names: BTreeSet<&str> = survey.damage.iter().map(|it| it.name.as_str()).collect();
+                writeln!(out, "damaged     in {}", human::counted(names.len() as u64, "object"))?
+            }
             (true, true) => {
                 writeln!(out, "sound       every byte of {} was read", human::counted(survey.read, "object"))?
             }

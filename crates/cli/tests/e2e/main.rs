@@ -44,6 +44,7 @@ mod mirror;
 mod monitoring;
 mod network;
 mod object_conditions;
+mod object_faults;
 mod object_holders;
 mod object_keys;
 mod object_metrics;

@@ -153,7 +153,9 @@ pub(super) fn open(path: &Path, url: &str) -> Result<Opened, OpenError> {
     });
     let opened = flashfront_bucket::Session::open_with(&place, mode, options(), Some(wake(&shared)));
     let (volume, carrier) = opened.map_err(failed)?.into_parts();
-    let notice = flashfront_bucket::passed_over(&volume);
+    let open_keys = volume.manifest().form.key.and_then(|_| flashfront_bucket::keys_are_open());
+    let notices: Vec<String> = flashfront_bucket::passed_over(&volume).into_iter().chain(open_keys).collect();
+    let notice = (!notices.is_empty()).then(|| notices.join("; "));
     *locked(&shared.mark) = mark_of(&volume, None);
     let manifest = volume.manifest();
     let single_writer = manifest.single_writer;

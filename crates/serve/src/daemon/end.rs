@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use flashfront_device::real::{DeviceFile, each};
 use flashfront_engine::format::{OriginRecord, Superblock};
-use flashfront_engine::{DeviceId, OriginStatus};
+use flashfront_engine::{BLOCK_BYTES, DeviceId, OriginStatus};
 
 use super::answered::answered;
 use super::error::{ServeError, failed};
@@ -21,7 +21,7 @@ use super::held::Held;
 use super::leave::{Leaving, Left};
 use super::members::{self, Members};
 use super::open::member_id;
-use crate::config::Config;
+use crate::config::{Config, Size};
 use crate::origin_errors::AllOriginErrors;
 use crate::pump::Pump;
 use crate::{failure, stale};
@@ -135,6 +135,7 @@ impl Ending {
         superblock.begin_table();
         for (origin, it) in origins() {
             origin.owe(it.blocks_dirty > 0);
+            tell_unsent(origin, it.blocks_dirty);
         }
         record_origins(config, &held, &mut superblock)?;
         for (record, status) in superblock.origins.iter_mut().zip(&status.origins) {
@@ -164,6 +165,17 @@ impl Ending {
             tracing::warn!("{error}: the next start can't tell whether the origin was changed until then");
         }
     }
+}
+
+/// Says what a store that is away lacks. The last words to it take their time, and may fail.
+fn tell_unsent(origin: &DeviceFile, blocks_dirty: u64) {
+    let Some((since, why)) = origin.link().filter(|it| it.store.is_some()).and_then(|it| it.away) else { return };
+    tracing::warn!(
+        "{}: the store has not answered for {} s ({why}); {} of dirty data that it lacks stay in the cache, which alone can bring them at a later start",
+        origin.path().display(),
+        since.elapsed().as_secs(),
+        Size(blocks_dirty * BLOCK_BYTES).told()
+    );
 }
 
 /// Marks a cache whose device failed. If the device can't be marked, the state folder remembers it.

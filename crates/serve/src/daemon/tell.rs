@@ -124,7 +124,7 @@ fn log(event: Event, config: &Config, held: &Held, engine: &Engine) {
             name(origin),
             asked(op, lba, sectors),
             held.name(DeviceId::Origin(origin)),
-            advice(error, held.site(DeviceId::Origin(origin)))
+            advice(error, held.site(DeviceId::Origin(origin)), &held.name(DeviceId::Origin(origin)))
         ),
         Event::DestageFailed { origin, error } => tracing::error!(
             "volume {}: writing dirty data to the origin failed ({error}); it stays in the cache and is tried again",

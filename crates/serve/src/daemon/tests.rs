@@ -406,7 +406,7 @@ fn buffers_larger_than_the_machine_are_refused() {
     let mut config = bench.config();
     config.buffer_bytes = Some(Size(1 << 50));
     let said = bench.refused(&config).to_string();
-    assert!(said.contains("1024 TiB") && said.contains("RAM"), "{said}");
+    assert!(said.contains("1 PiB") && said.contains("RAM"), "{said}");
 }
 
 #[test]

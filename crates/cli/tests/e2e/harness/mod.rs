@@ -16,7 +16,7 @@ pub(crate) use daemon::Daemon;
 pub(crate) use disk::{
     BLOCK, Disk, Form, SIZE, first, key, key_file, payload, place, prefix, wait_for, write, write_by,
 };
-pub(crate) use http::{free_port, get};
+pub(crate) use http::{answer, free_port, get};
 pub(crate) use place::Place;
 pub(crate) use program::{flashfront, is_root, must, output, show, skip, skip_without, tool};
 pub(crate) use proxy::{Proxy, Weather};
