@@ -26,6 +26,10 @@ use flashfront_engine::{
     BLOCK_BYTES, Block, Effect, Effects, Engine, Event, Input, Io, Key, Memory, Mode, Op, Options, OriginId, Time,
 };
 
+/// The daemon's allocator: tables are in large pages.
+#[global_allocator]
+static TABLES: flashfront_device::Tables = flashfront_device::Tables;
+
 const BYTES_PER_SECOND: u64 = 3_000_000_000;
 const LATENCY_NS: u64 = 80_000;
 const SEGMENT_BLOCKS: u64 = 256;
