@@ -60,6 +60,7 @@ pub(crate) fn append_write(lane: &mut Lane, flat: Flat, found: Option<Found>, fr
         Some(found) => lane.policy.rewritten(lane.log.zone_of(found.slot), found.hits),
     };
     let era = if lane.eras.is_some() { era_of_write(flat, cx) } else { 0 };
+    lane.reclaim.made_room();
     put(lane, Stream::Writes, flat, true, era, hits, from, cx)
 }
 
@@ -73,7 +74,11 @@ pub(crate) fn append_promoted(lane: &mut Lane, flat: Flat, hits: u8, from: Span,
             return false;
         }
     }
-    !cx.cache_failed() && open(lane, stream, For::Clients, cx) && put(lane, stream, flat, false, 0, hits, from, cx)
+    if cx.cache_failed() || !open(lane, stream, For::Clients, cx) {
+        return false;
+    }
+    lane.reclaim.made_room();
+    put(lane, stream, flat, false, 0, hits, from, cx)
 }
 
 /// Appends a block to the open commit of a stream and maps it there; false if there is none. `era`:
@@ -90,9 +95,6 @@ pub(crate) fn put(
     cx: &mut Cx<'_>,
 ) -> bool {
     let Some(open) = lane.log.tails[stream as usize].open.as_mut() else { return false };
-    if cx.facts.any_part && stream != Stream::Survivors {
-        lane.reclaim.made_room();
-    }
     let place = open.blocks.len() as u32 + 1;
     let slot = open.header_slot + place;
     let buf = open.buf;

@@ -3,7 +3,7 @@
 
 use flashfront_device::sim::Fate;
 use flashfront_engine::format::Shares;
-use flashfront_engine::{Control, Mode, OriginId, VolumeChange, VolumeError};
+use flashfront_engine::{Control, DeviceError, Mode, Op, OriginId, VolumeChange, VolumeError};
 use flashfront_proof::{Client, OriginSpec, WorldSpec};
 
 const VOLUME: OriginSpec = OriginSpec { size_bytes: 8 << 20, logical_block_bytes: 512, mode: Mode::Writeback };
@@ -127,4 +127,39 @@ fn a_dirty_limit_without_room_for_a_request_is_refused() {
     assert_eq!(set(&mut client, 0, low), Err(error));
     assert_eq!(client.world.engine().superblock().origins[0].shares, Shares::default());
     client.leave();
+}
+
+/// A cache that nobody uses is not written for ever, though an origin takes nothing. What a
+/// smallest part protects stays.
+#[test]
+fn a_cache_that_rests_is_not_written() {
+    for (segment_blocks, sixteenths) in [(16, 5), (64, 3), (64, 4), (64, 5), (256, 5), (256, 8)] {
+        let origins = vec![VOLUME; 2];
+        let spec = WorldSpec { segment_blocks, segments_per_lane: 32, origins, ..WorldSpec::default() };
+        let blocks = 32 * u64::from(segment_blocks);
+        let mut client = Client::fresh(spec);
+        set(&mut client, 0, Shares { min_bytes: blocks * 4096 / 2, ..Shares::default() }).unwrap();
+        for _ in 0..3 {
+            for first in (0..blocks / 2).step_by(8) {
+                client.read(0, first * 8, 64);
+                client.finish_to(8);
+            }
+            client.finish();
+        }
+        client.world.origins[1].faults.fail_range(0..8 << 20, Some(Op::Write), DeviceError::Gone);
+        for nth in 0..blocks * sixteenths / 16 {
+            client.write(1, nth * 2_654_435_761 % 2000 * 8, 8, false);
+            client.world.pass(1_000_000);
+        }
+        let before = client.world.engine().status().counters.cache_writes_bytes;
+        client.world.pass(3_000_000_000);
+        let status = client.world.engine().status();
+        let written = (status.counters.cache_writes_bytes - before) / 4096;
+        assert!(written < blocks / 4, "{segment_blocks}: {written} blocks were written at rest, of {blocks}");
+        let lost = status.origins[0].evicted_below_min;
+        assert!(lost <= blocks / 20, "{segment_blocks}: {lost} blocks of a smallest part were dropped, of {blocks}");
+        client.world.origins[1].faults.heal();
+        client.finish();
+        client.leave();
+    }
 }

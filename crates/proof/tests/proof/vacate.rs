@@ -226,3 +226,24 @@ fn no_writer_waits_for_an_end_that_can_not_be_emptied() {
     fill(&mut client, blocks * 2 / 3);
     client.leave();
 }
+
+/// A cache that has moved all of its blocks many times is emptied like a new one.
+#[test]
+fn the_end_of_a_cache_that_has_lived_for_long_is_emptied() {
+    let all = u64::from(SEGMENTS) * SEGMENT;
+    let blocks = all * 9 / 10;
+    let mut client = client(7, 1, all, ORIGINS_NS[0]);
+    fill(&mut client, blocks);
+    let mut written = 0;
+    while client.world.counters().reinserted_blocks < 3 * all {
+        written += 1;
+        assert!(written < 40 * all, "only {} blocks were moved", client.world.counters().reinserted_blocks);
+        client.write(0, written * 2_654_435_761 % blocks * B, B, false);
+        client.finish_to(16);
+    }
+    client.finish();
+    vacate(&mut client, Some(SEGMENTS / 2));
+    let emptied = client.world.drive_until(|world| world.engine().status().left_in_end == Some(0));
+    assert!(emptied, "{:?} blocks stay in the end", left(&client));
+    client.leave();
+}

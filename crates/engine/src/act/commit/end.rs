@@ -180,6 +180,11 @@ impl Log {
         segment - self.end.first
     }
 
+    /// Free segments of the end that were put aside.
+    pub(crate) fn put_aside(&self) -> usize {
+        self.end.aside.len()
+    }
+
     /// Blocks in full segments of the end; `None` if the end is not being emptied.
     pub(crate) fn left_in_end(&self) -> Option<u64> {
         let full = |it: &&Segment| !matches!(it.state, SegmentState::Free | SegmentState::Open);

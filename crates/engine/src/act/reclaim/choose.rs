@@ -276,7 +276,7 @@ impl View<'_> {
         }
         let most = (self.slots() / COMPACTED_PART).min(self.log.room_to_compact());
         let fit = |it: &Segment| it.is_evictable(self.covered) && it.pins == 0 && it.dirty <= most;
-        let tried = |id: &u32| self.not_compacted.contains(id);
+        let tried = |id: &u32| self.not_compacted.contains(id) || self.turned.contains(id);
         let segments = (0..).zip(self.log.segments()).filter(|(id, it)| fit(it) && !tried(id));
         let (id, _) = segments.min_by_key(|(_, it)| it.dirty)?;
         policy.forget(SegmentId(id));

@@ -81,7 +81,7 @@ pub(crate) struct Reclaim {
     pub(super) forces: bool,
     /// What volumes do with their blocks; kept where some have a part of the cache.
     pub(super) demand: Demand,
-    /// Blocks that were copied for volumes' parts since the log took one of anybody else.
+    /// Blocks that were copied for volumes' parts since the log took one of a client.
     copied: u64,
     /// Freed, and the entry that says so durable; waiting for readers to leave.
     pub(super) pinned: Vec<u32>,
@@ -104,8 +104,10 @@ pub(crate) struct Reclaim {
     /// While the end of the log is emptied: where to look for the next segment, counted from the
     /// first one of the end.
     pub(super) vacated: u32,
-    /// Blocks that were moved since the log took one of anybody else.
+    /// Blocks that were moved since the end had more free segments than ever before, and how many
+    /// that were.
     moved: u64,
+    most_free: usize,
     /// Until when no survivor is read, beside clients.
     pub(super) pauses_until: Option<Time>,
     /// When a client was last seen to ask for something while the end was emptied.
@@ -128,9 +130,21 @@ impl Reclaim {
         self.copied += 1;
     }
 
-    /// The log took another block than a copy: copies have made room for somebody.
+    /// The log took a client's block: copies have made room for somebody.
     pub(crate) const fn made_room(&mut self) {
-        (self.copied, self.moved) = (0, 0);
+        self.copied = 0;
+    }
+
+    /// Another end is to be emptied.
+    pub(super) const fn begin_end(&mut self) {
+        (self.moved, self.most_free) = (0, 0);
+    }
+
+    /// Notes how many segments of the end are free: moves that free one more are not in vain.
+    pub(super) const fn note_free(&mut self, segments: usize) {
+        if segments > self.most_free {
+            (self.moved, self.most_free) = (0, segments);
+        }
     }
 
     /// What volumes do with their blocks.

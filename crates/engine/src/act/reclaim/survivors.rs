@@ -24,7 +24,7 @@ use crate::policy::Zone;
 /// whether it did.
 pub(super) fn is_turned(lane: &mut Lane, segment: u32, cx: &Cx<'_>) -> bool {
     let Some(victim) = lane.reclaim.victims.get(&segment) else { return false };
-    let judged = victim.cleaned || victim.chosen || victim.forced || lane.reclaim.compacting == Some(segment);
+    let judged = victim.cleaned || victim.chosen || victim.forced;
     if judged || cx.facts.planted(Canary::MinIgnored) || !has_to_stay(lane, &victim.blocks, segment, cx) {
         return false;
     }

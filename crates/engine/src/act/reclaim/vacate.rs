@@ -49,6 +49,7 @@ pub(crate) fn vacate(lane: &mut Lane, first: Option<u32>, cx: &mut Cx<'_>) {
     free_emptied(lane, cx);
     let keep = lane.reclaim.watermark(&lane.log);
     lane.log.set_end(first, keep);
+    lane.reclaim.begin_end();
     (lane.reclaim.vacated, lane.reclaim.vacated_below) = (0, None);
     (lane.reclaim.vacates_in_vain, lane.reclaim.vacates_again) = (false, None);
     (lane.reclaim.pauses_until, lane.reclaim.short_since) = (None, None);
@@ -141,6 +142,7 @@ pub(super) fn vacate_step(lane: &mut Lane, cx: &mut Cx<'_>) {
         lane.reclaim.pauses_until = None;
     }
     read_waiting_survivors(lane, cx);
+    lane.reclaim.note_free(lane.log.put_aside());
     let waits = is_to_wait(lane, cx.now);
     let has_room = lane.log.free_before_end() >= FREE_BEFORE_END;
     // A victim may wait for these segments: only one that is read brings more of them.
