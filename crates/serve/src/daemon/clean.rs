@@ -63,11 +63,20 @@ fn changed_block(
 ) -> Result<Option<(usize, Block)>, ServeError> {
     let started = Instant::now();
     // A start that is repeated after a refusal compares the same blocks.
-    let chosen = engine.clean_blocks(CHOSEN_MAX);
+    let mut chosen = engine.clean_blocks(CHOSEN_MAX);
+    chosen.sort_unstable_by_key(|key| (key.origin, key.block.0));
+    // No lane had more of them.
+    let is_all = chosen.len() < CHOSEN_MAX / engine.superblock().lanes.max(1) as usize;
     let mut compared = 0;
     for (at, (origin, record)) in origins.iter().zip(&engine.superblock().origins).enumerate() {
         // Its mark was compared, which says more.
         if origin.mark().is_some() {
+            continue;
+        }
+        let place = |end: bool| chosen.partition_point(|key| key.origin < record.id || end && key.origin == record.id);
+        let of_origin = &chosen[place(false)..place(true)];
+        // An idle volume costs the start nothing.
+        if is_all && of_origin.is_empty() {
             continue;
         }
         let what = || failed(format!("{}: reading samples", origin.path().display()));
@@ -77,7 +86,7 @@ fn changed_block(
         let mut first: Vec<u64> =
             places.iter().flat_map(|(start, end)| start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)).collect();
         first.retain(|block| engine.is_clean(Key { origin: record.id, block: Block(*block) }));
-        let mut others: Vec<u64> = chosen.iter().filter(|key| key.origin == record.id).map(|key| key.block.0).collect();
+        let mut others: Vec<u64> = of_origin.iter().map(|key| key.block.0).collect();
         for blocks in [&mut first, &mut others] {
             blocks.retain(|block| *block < whole);
             blocks.sort_unstable();
