@@ -150,8 +150,7 @@ fn is_to_move(lane: &Lane, segment: u32, cx: &Cx<'_>) -> bool {
         (COMPACTED_PART, lane.log.room_to_compact() > 0 && !lane.trouble.reads_elsewhere())
     } else {
         let cleaned = is_cleaned(lane, segment);
-        let room =
-            if cleaned { lane.log.has_room_to_clean(&lane.log.segment(segment)) } else { lane.log.has_room_to_move() };
+        let room = if cleaned { lane.log.has_room_to_clean(&lane.log.segment(segment)) } else { lane.log.may_move() };
         (if cleaned { 1 } else { MOVED_PART }, room && !has_trouble(lane, cx))
     };
     let few = dirty <= lane.log.segment_slots() / part && pins == 0;

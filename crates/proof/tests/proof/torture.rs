@@ -101,6 +101,14 @@ fn what_failed_once() {
     }
 }
 
+/// A life in which a cache shrinks. Clients were not to begin segments of the end, and few were
+/// free before it. Reclaim read dirty blocks for ever that it found no room for.
+#[test]
+fn nothing_is_read_for_ever_while_an_end_is_shut() {
+    let (seed, shares) = (1_796_070_994_796, ["shares=1".parse().unwrap()]);
+    live(seed, &shares).unwrap_or_else(|failure| panic!("cargo x torture --seed {seed} --with shares=1: {failure}"));
+}
+
 /// A life with connections to origins that break. Reclaim copied the blocks of a smallest part for
 /// ever, beside dirty blocks whose origin was away.
 #[test]

@@ -83,6 +83,11 @@ impl Log {
         self.free_before_end() < For::Clients.needs(true)
     }
 
+    /// Whether reclaim may move dirty blocks, and finds room for them where clients write.
+    pub(crate) fn may_move(&self) -> bool {
+        self.has_room_to_move() && !(self.end.shut && self.is_short_before_end())
+    }
+
     /// Notes that a block became clean, or a segment free.
     pub(super) const fn note_room(&mut self, segment: u32) {
         self.end.room_comes |= segment < self.end.first;

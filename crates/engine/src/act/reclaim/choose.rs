@@ -185,7 +185,7 @@ impl View<'_> {
 
     /// How much of a segment may be dirty that is reclaimed at once.
     fn dirty_max(&self) -> u32 {
-        if self.log.has_room_to_move() && !self.trouble { self.slots() / MOVED_PART } else { 0 }
+        if self.log.may_move() && !self.trouble { self.slots() / MOVED_PART } else { 0 }
     }
 
     /// How much may be dirty where all that is live is moved: everything.
