@@ -13,8 +13,9 @@ use crate::fact::types::Key;
 use crate::format::seal_checksum;
 
 impl Engine {
-    /// Some clean blocks: all if there are no more than `most`, else a sample from all over the
-    /// cache. The sample is the same each time that this log is replayed.
+    /// Some clean blocks: a sample from all over the cache, of about `most` blocks. Each lane gives
+    /// an equal part of these, or all that the lane has. The sample is the same each time that this
+    /// log is replayed.
     #[must_use]
     pub fn clean_blocks(&self, most: usize) -> Vec<Key> {
         let mut keys = Vec::new();
