@@ -69,7 +69,7 @@ impl Cache {
         if !ready.starts_with("ready") {
             return Err(Failed::Usage(format!("{}: the daemon does not serve", self.dir.display())));
         }
-        // As long as it answers, it has the answer, too.
+        // The daemon's memory holds an answer only until it is sent. So it is looked at afterwards.
         stdout_of(Command::new(&self.binary).args(["status", "--json", "--control"]).arg(&control))?;
         Ok((seconds, rss(&child)?, child))
     }
