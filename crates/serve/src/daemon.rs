@@ -363,6 +363,8 @@ impl Daemon {
 
     /// Lets clients come.
     fn begin_serving(&mut self, listening: Listening, exports: Vec<Export>) -> Result<(), ServeError> {
+        // Until a clean stop knows better.
+        self.held.origins().iter().for_each(|origin| origin.owe(!self.config.without_cache));
         let mut frontends = listening.here;
         for (carried, (nth, arena)) in listening.carried.into_iter().zip((1..).zip(std::mem::take(&mut self.arenas))) {
             let name = format!("carrier-{nth}");

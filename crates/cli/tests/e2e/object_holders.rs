@@ -94,6 +94,54 @@ fn what_a_stopped_cache_owes_keeps_others_out() {
     assert_eq!(prefix(&disk.content(), 20), 20);
 }
 
+/// A start that takes the volume over and then fails leaves it as it was. What the cache owed, it
+/// still owes. A cache that owed nothing keeps nobody out.
+#[test]
+fn a_start_that_fails_owes_what_was_owed_before() {
+    let mut disk = Disk::new(Store::Folder, Form::PLAIN);
+    let file = disk.volume.place.file("config.toml");
+    let (cache, control, origin) = (&disk.volume.cache, &disk.volume.control, &disk.volume.origin);
+    let state = disk.volume.place.file("state");
+    let text = format!(
+        "cache = {cache:?}\ncontrol = {control:?}\nstate = {state:?}\n[[listen]]\nnbd = \"unix:{}\"\n[[volume]]\nname = \"data\"\norigin = {origin:?}\ndirty_limit = \"64 KiB\"\n",
+        disk.volume.socket.display()
+    );
+    fs::write(&file, text).expect("the folder is ours");
+    let fails = |disk: &Disk| {
+        let before = info(disk)["epoch"].as_u64();
+        let said = show(&output(disk.known(flashfront().arg("serve").arg("--config").arg(&file))));
+        assert!(
+            said.contains("exit status: 1") && said.contains("a dirty limit of a volume's own is at least"),
+            "{said}"
+        );
+        let told = info(disk);
+        assert_eq!(told["epoch"].as_u64(), before.map(|epoch| epoch + 1), "it was taken over: {told}");
+        (told["open"].clone(), told["owed"].clone())
+    };
+    assert_eq!(fails(&disk), (false.into(), false.into()), "a new cache owes nothing");
+    let mut other = disk.other_cache();
+    let mut serve = other.serve();
+    other.start_by(disk.known(&mut serve));
+    other.stop();
+    disk.volume.options = vec!["--inject", "origin:nospace,op=write"];
+    disk.start();
+    write(&disk.volume, 0..20);
+    disk.volume.signal(Signal::TERM);
+    assert!(!disk.volume.exit().success(), "{}", disk.volume.stderr());
+    disk.volume.options.clear();
+    assert_eq!(fails(&disk), (false.into(), true.into()), "its writes are in the cache alone");
+    let said = show(&output(disk.known(&mut other.serve())));
+    assert!(said.contains("exit status: 1") && said.contains("holds writes that the store lacks"), "{said}");
+    disk.start();
+    disk.volume.drain();
+    disk.volume.kill9();
+    assert_eq!(fails(&disk), (false.into(), true.into()), "after a crash nobody knows before a replay");
+    disk.start();
+    disk.volume.stop();
+    assert_eq!(info(&disk)["owed"], false);
+    assert_eq!(prefix(&disk.content(), 20), 20);
+}
+
 /// A cloned machine has the cache and the name of the first one, and another identity.
 #[test]
 fn another_machine_with_the_same_cache_takes_nothing_over_unasked() {

@@ -50,10 +50,10 @@ pub(super) fn begin(
 ) -> Result<Daemon, ServeError> {
     let mut superblock = opened.superblock.clone();
     let cache = (!opened.members.is_empty()).then_some(superblock.uuid);
-    for origin in &opened.origins {
+    for (nth, origin) in opened.origins.iter().enumerate() {
         origin.take_over(cache).map_err(failed(format!("{}: taking over", origin.path().display())))?;
-        // Until a clean stop knows better.
-        origin.owe(cache.is_some());
+        // A start that fails leaves the cache as the last stop did.
+        origin.owe(cache.is_some() && may_owe(&superblock, nth));
     }
     let was_clean = superblock.clean && !opened.members.is_empty();
     if !opened.members.is_empty() {
@@ -135,6 +135,15 @@ pub(super) fn begin(
         upgrading: Upgrading::default(),
         can_upgrade: hooks.successor.is_some(),
     })
+}
+
+/// Whether a cache may hold writes that this origin lacks, as far as its superblock knows.
+fn may_owe(superblock: &Superblock, nth: usize) -> bool {
+    let dirty_blocks = match superblock.table {
+        Some(_) => superblock.origins[nth].dirty_blocks,
+        None => superblock.dirty_blocks,
+    };
+    !superblock.clean || dirty_blocks > 0
 }
 
 /// Tells that a device refused its first write. The other member has taken it, and says now that
