@@ -7,6 +7,9 @@ use std::process::{Child, Command, Stdio};
 
 use crate::run::{Failed, example, packaged, run, stdout_of};
 
+/// Linux counts processor time in hundredths of a second (USER_HZ) on all that Flashfront runs on.
+const US_PER_TICK: f64 = 10_000.0;
+
 /// A server that is killed when it is let go.
 pub(super) struct Server {
     child: Child,
@@ -14,10 +17,23 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// The id of the process.
-    pub(super) fn id(&self) -> u32 {
-        self.child.id()
+    /// Processor time of the whole process so far, user and system, in microseconds.
+    pub(super) fn cpu_us(&self) -> Result<f64, Failed> {
+        cpu_us(format!("/proc/{}/stat", self.child.id()).into())
     }
+
+    /// Processor time of the first thread alone: the engine's in ours.
+    pub(super) fn first_thread_us(&self) -> Result<f64, Failed> {
+        cpu_us(format!("/proc/{0}/task/{0}/stat", self.child.id()).into())
+    }
+}
+
+fn cpu_us(path: PathBuf) -> Result<f64, Failed> {
+    let stat = std::fs::read_to_string(&path).map_err(|error| Failed::File { path, error })?;
+    // The name is in brackets, and may hold anything; after it utime and stime are the 12th and
+    // 13th field (proc(5)).
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    Ok(fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() * US_PER_TICK)
 }
 
 impl Drop for Server {
@@ -119,14 +135,20 @@ fn started(program: &str, child: std::io::Result<Child>) -> Result<Child, Failed
     child.map_err(|error| Failed::Start { program: program.into(), error })
 }
 
-/// Runs a job on a server; the field of fio's terse output (version 3) that is asked for, of all
-/// its clients together.
+/// Runs a job on a server by NBD, as [`fio_at`] does.
 pub(super) fn fio(server: &Server, size: &str, job: &[&str], field: usize) -> Result<f64, Failed> {
+    let uri = format!("--uri=nbd+unix:///?socket={}", server.socket.display());
+    fio_at(&["--ioengine=nbd".to_owned(), uri], size, job, field)
+}
+
+/// Runs a job at a place that these options of fio name; the field of fio's terse output (version
+/// 3) that is asked for, of all its clients together.
+pub(super) fn fio_at(place: &[String], size: &str, job: &[&str], field: usize) -> Result<f64, Failed> {
     let mut command = Command::new("fio");
     command
-        .args(["--name=bench", "--ioengine=nbd", "--minimal", "--randrepeat=0", "--norandommap"])
+        .args(["--name=bench", "--minimal", "--randrepeat=0", "--norandommap"])
         .arg(format!("--size={size}"))
-        .arg(format!("--uri=nbd+unix:///?socket={}", server.socket.display()))
+        .args(place)
         .args(job);
     let text = stdout_of(&mut command)?;
     let clients = text.lines().filter(|line| line.starts_with("3;"));

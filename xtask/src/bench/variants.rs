@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::found::{Found, fill, median};
-use super::server::{Server, fio, ours};
+use super::server::{fio, ours};
 use crate::run::Failed;
 
 const ROUNDS: usize = 7;
@@ -21,8 +21,6 @@ const DATA: &str = "128m";
 const FILE_BYTES: u64 = 1 << 30;
 const CACHE_BYTES: u64 = 2 << 30;
 const SECONDS: f64 = 4.0;
-/// Linux counts processor time in hundredths of a second (USER_HZ) on all that Flashfront runs on.
-const US_PER_TICK: f64 = 10_000.0;
 
 /// Name, fio's options, and where its IOPS are in the terse output (version 3).
 const JOBS: [(&str, &[&str], usize); 3] = [
@@ -69,9 +67,9 @@ fn beside(part: &str, variants: &[(&str, &[&str])], dir: &Path) -> Result<Found,
         for _ in 0..ROUNDS {
             let mut all = Vec::new();
             for (server, costs) in servers.iter().zip(&mut costs) {
-                let before = engine_ticks(server)?;
+                let before = server.first_thread_us()?;
                 let iops = fio(server, DATA, &job, field)?;
-                costs.push((engine_ticks(server)? - before) * US_PER_TICK / (iops * SECONDS));
+                costs.push((server.first_thread_us()? - before) / (iops * SECONDS));
                 all.push(iops);
             }
             ratios.iter_mut().zip(&all[1..]).for_each(|(ratios, iops)| ratios.push(iops / all[0]));
@@ -92,14 +90,4 @@ fn beside(part: &str, variants: &[(&str, &[&str])], dir: &Path) -> Result<Found,
 
 fn joined(figures: &[f64], between: &str, digits: usize) -> String {
     figures.iter().map(|figure| format!("{figure:.digits$}")).collect::<Vec<_>>().join(between)
-}
-
-/// Processor time of the daemon's first thread, which is the engine's: user and system.
-fn engine_ticks(server: &Server) -> Result<f64, Failed> {
-    let path = PathBuf::from(format!("/proc/{0}/task/{0}/stat", server.id()));
-    let stat = std::fs::read_to_string(&path).map_err(|error| Failed::File { path, error })?;
-    // The name is in brackets, and may hold anything; after it utime and stime are the 12th and
-    // 13th field (proc(5)).
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-    Ok(fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum())
 }

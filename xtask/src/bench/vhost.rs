@@ -19,6 +19,9 @@ pub(super) fn vhost_user_blk(dir: &Path) -> Result<Found, Failed> {
     let mut summary = String::from(
         "| 4 KiB random, 32 in flight | vhost-user-blk / in process | / NBD (fio) | the same polled / in process | / NBD | IOPS of the rounds: in process/vhost-user-blk/polled/NBD |\n|---|--:|--:|--:|--:|---|\n",
     );
+    let mut costs = String::from(
+        "\n| processor time of the daemon's thread for a request, us | in process | vhost-user-blk | the same polled | NBD |\n|---|--:|--:|--:|--:|\n",
+    );
     let mut all = Vec::new();
     for front in RAM_FRONTS_MIB {
         let json = stdout_of(Command::new(&program).arg(dir).arg(ROUNDS.to_string()).arg(front.to_string()))?;
@@ -38,8 +41,13 @@ pub(super) fn vhost_user_blk(dir: &Path) -> Result<Found, Failed> {
                 let _ = write!(summary, "{a:.0}/{b:.0}/{c:.0}/{d:.0} ");
             }
             summary.push_str("|\n");
+            let _ = write!(costs, "| {what}{front} | ");
+            for key in ["in_process_cpu_us", "vhost_user_blk_cpu_us", "polled_cpu_us", "nbd_cpu_us"] {
+                let _ = write!(costs, "{:.2} | ", median(all_of(key)));
+            }
+            costs.push('\n');
         }
         all.push(json.trim().to_owned());
     }
-    Ok(Found { summary, json: Some(format!("[{}]\n", all.join(",\n"))) })
+    Ok(Found { summary: summary + &costs, json: Some(format!("[{}]\n", all.join(",\n"))) })
 }

@@ -4,10 +4,10 @@
 //! The kernel's driver hands over requests by commands of io_uring, whose ring is one more poll
 //! token. So all of it runs in the pump's thread and needs no thread of its own and no C library.
 //! The only copy is between the client's pages and the pump's buffers (UBLK_F_USER_COPY, Linux
-//! 6.5). The crate `libublk` is not used: it brings an executor, a thread per queue, and libclang
-//! at build time. `abi` is the kernel's header, `driver` a device as a whole, `queue` its requests,
-//! `ask` one of them. By `begin` a device comes from another daemon or is made, and by `hold` it
-//! goes to the next.
+//! 6.5); ADR 0084 says why it stays. The crate `libublk` is not used: it brings an executor, a
+//! thread per queue, and libclang at build time. `abi` is the kernel's header, `driver` a device as
+//! a whole, `queue` its requests, `ask` one of them. By `begin` a device comes from another daemon
+//! or is made, and by `hold` it goes to the next.
 //!
 //! **Recovery** (UBLK_F_USER_RECOVERY, _REISSUE): the device outlives a killed daemon. Its requests
 //! wait, and the next daemon gets those that were not answered again. To the client nothing has
