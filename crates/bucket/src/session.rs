@@ -329,7 +329,11 @@ impl Session {
     /// # Errors
     /// [`Error`].
     pub fn settle(&mut self, manifests: u64) -> Result<(), Error> {
-        self.volume.checkpoint(&mut self.fx);
+        while !self.volume.has_room() {
+            self.turn(LOOK_EVERY)?;
+        }
+        self.flush()?;
+        self.volume.checkpoint_whole(&mut self.fx);
         self.flush()?;
         for _ in 0..=manifests {
             if !self.has_leaving() {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use flashfront_object::{
-    Answer, Effect, Fault, Key, Manifest, Mode, Name, Opening, Options, SECTOR_BYTES, Told, Volume, Writer,
+    Answer, Effect, Fault, Head, Key, Manifest, Mode, Name, Opening, Options, SECTOR_BYTES, Told, Volume, Writer,
 };
 
 const MIB: u64 = 1 << 20;
@@ -33,13 +33,20 @@ const LOADS: &[Load] = &[
     Load { name: "256 MiB in runs", volume_mib: 256, fill: MIB, flush: 8 * MIB, tenths: 80 },
     Load { name: "256 MiB in runs", volume_mib: 256, fill: MIB, flush: MIB, tenths: 80 },
     Load { name: "1 GiB in blocks of 4 KiB", volume_mib: 1024, fill: BLOCK, flush: 64 << 10, tenths: 16 },
+    Load { name: "1 GiB in blocks of 4 KiB", volume_mib: 1024, fill: BLOCK, flush: 64 << 10, tenths: 64 },
+    Load { name: "2 GiB in blocks of 4 KiB", volume_mib: 2048, fill: BLOCK, flush: 64 << 10, tenths: 8 },
 ];
 
 /// What was sent and fetched.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
+    /// Objects with data, and their heads among that.
     data: u64,
+    heads: u64,
+    /// Checkpoints, and their roots among that.
     map: u64,
+    roots: u64,
+    checkpoints: u64,
     manifests: u64,
     gets: u64,
     got: u64,
@@ -51,14 +58,22 @@ struct Store {
     objects: BTreeMap<Name, Arc<Vec<u8>>>,
     bytes: u64,
     counts: Counts,
+    /// Objects of a checkpoint whose roots were not counted yet, and their bytes.
+    maps: Vec<(Name, u64)>,
 }
 
 impl Store {
     fn put(&mut self, name: Name, body: &Arc<Vec<u8>>) {
         let bytes = body.len() as u64;
         match name {
-            Name::Data(_) => self.counts.data += bytes,
-            Name::Map(_) => self.counts.map += bytes,
+            Name::Data(_) => {
+                self.counts.data += bytes;
+                self.counts.heads += u64::from(Head::parse(body).expect("it is sound").bytes);
+            }
+            Name::Map(_) => {
+                self.counts.map += bytes;
+                self.maps.push((name, bytes));
+            }
             Name::Manifest(_) | Name::Wish(_) => self.counts.manifests += bytes,
         }
         self.bytes += bytes;
@@ -128,6 +143,13 @@ impl Run {
             self.volume.done(token, answer, &mut self.fx);
             todo.extend(self.fx.drain(..));
         }
+        // The books have the pages of a checkpoint without the root.
+        for (name, bytes) in self.store.maps.drain(..) {
+            let entry = self.volume.objects().find(|it| it.key().name == name);
+            let root = bytes - entry.map_or(bytes, |it| it.bytes);
+            self.store.counts.roots += root;
+            self.store.counts.checkpoints += u64::from(root > 0);
+        }
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) {
@@ -182,20 +204,23 @@ fn run(load: &Load) {
             (most, spaces, flushes) = (space.max(most), spaces + space, flushes + 1);
         }
     }
-    let Counts { data, map, manifests, gets, got, moved } = run.store.counts;
+    let Counts { data, heads, map, roots, checkpoints, manifests, gets, got, moved } = run.store.counts;
     let ratio = |bytes: u64| bytes as f64 / written as f64;
+    println!("{}, FLUSH after {} KiB:", load.name, load.flush >> 10);
     println!(
-        "{}, FLUSH after {} KiB: data {:.2}, manifests {:.2}, map {:.2}, all {:.2}; space {:.1}, at most {:.1}; \
-         moved {:.2} of what was written, by {:.0} GETs and {:.2} GiB for each GiB",
-        load.name,
-        load.flush >> 10,
+        "  of each byte written: data {:.3} (moved {:.3}, heads {:.3}), manifests {:.3}, map {:.3} (roots {:.3}), all {:.3}",
         ratio(data),
+        ratio(moved),
+        ratio(heads),
         ratio(manifests),
         ratio(map),
+        ratio(roots),
         ratio(data + manifests + map),
+    );
+    println!(
+        "  space {:.2}, at most {:.2}; {checkpoints} checkpoints; for each GiB moved {:.0} GETs and {:.2} GiB",
         spaces as f64 / flushes as f64 / 100.0,
         most as f64 / 100.0,
-        ratio(moved),
         gets as f64 * 1024.0 * MIB as f64 / moved.max(1) as f64,
         got as f64 / moved.max(1) as f64,
     );

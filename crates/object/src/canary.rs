@@ -29,6 +29,10 @@ pub enum Canary {
     PageForgotten,
     /// What is in use is counted twice when a page is fetched.
     UsesTwice,
+    /// What changes lie over is forgotten, although a page in the store names it.
+    CoveredForgotten,
+    /// Changes that were stored are taken for all of them, although others came later.
+    ChangesStale,
 }
 
 #[cfg(feature = "canary")]
@@ -52,6 +56,8 @@ mod planted {
             (Self::ChangesLost, "changes-lost"),
             (Self::PageForgotten, "page-forgotten"),
             (Self::UsesTwice, "uses-twice"),
+            (Self::CoveredForgotten, "covered-forgotten"),
+            (Self::ChangesStale, "changes-stale"),
         ];
     }
 

@@ -10,8 +10,10 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod books;
 mod canary;
 mod effect;
+mod extent;
 mod form;
 mod holder;
 mod loading;
@@ -24,6 +26,7 @@ mod opening;
 mod options;
 mod page;
 mod pages;
+mod place;
 mod recent;
 mod root;
 mod table;

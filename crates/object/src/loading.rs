@@ -11,10 +11,10 @@ use crate::manifest::{Manifest, TailEntry};
 use crate::map::Map;
 use crate::name::{Key, Name};
 use crate::near;
-use crate::page::PagePlace;
 use crate::pages;
+use crate::place::PagePlace;
 use crate::root::Root;
-use crate::table::{Entry, Kind, Table};
+use crate::table::{Counted, Entry, Kind, Table};
 use crate::wire::crc;
 use crate::wish::Wish;
 
@@ -202,10 +202,15 @@ impl Loading {
             Want::Changes(pages) => {
                 for (number, place) in &pages {
                     let changes = pages::page_of(&pages, (*number, *place), bytes).map_err(|what| wrong(&what))?;
-                    let (table, counts) = (&mut self.table, u64::from(self.uses.is_some()));
-                    let used = |object, sectors| table.use_of(object, sectors * counts);
-                    self.map.load_changes(*number, *place, changes, used).map_err(|what| wrong(&what))?;
-                    self.table.use_of(place.object, u64::from(place.bytes) * counts);
+                    let table = &mut self.table;
+                    let loaded = match self.uses.is_some() {
+                        true => {
+                            table.use_of(place.object, u64::from(place.bytes));
+                            self.map.load_changes(*number, *place, changes, table)
+                        }
+                        false => self.map.load_changes(*number, *place, changes, &mut Counted(table)),
+                    };
+                    loaded.map_err(|what| wrong(&what))?;
                 }
             }
             Want::Head(nth) => {
@@ -230,8 +235,7 @@ impl Loading {
         bytes: &[u8],
     ) -> Result<(), String> {
         let page = pages::page_of(pages, (number, place), bytes)?;
-        let table = &mut self.table;
-        self.map.load(number, place, page, |object, sectors| table.use_of(object, sectors))?;
+        self.map.load(number, place, page, &mut self.table)?;
         self.table.use_of(place.object, place.bytes.into());
         Ok(())
     }
@@ -247,7 +251,8 @@ impl Loading {
             let TailEntry { stamp, head: head_bytes, bytes, born } = *tail;
             let content = if head.is_framed { head.content() } else { 0 };
             let kind = Kind::Data;
-            let entry = Entry { kind, source: None, stamp, head: head_bytes, bytes, born, live: 0, content };
+            let entry =
+                Entry { kind, source: None, stamp, head: head_bytes, bytes, born, live: 0, covered: 0, content };
             let number = self.table.add(entry);
             for record in &head.records {
                 if record.stored == 0 {

@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::batch::Record;
-use crate::page::{EXTENT_BYTES, Extent, Freed, PAGE_SECTORS, Page, PagePlace, Weight};
+use crate::books::Books;
+use crate::extent::{EXTENT_BYTES, Extent, PAGE_SECTORS};
+use crate::page::{Page, Weight};
+use crate::place::PagePlace;
 
 /// A piece of a range: its first sector and length, and the extent with its content; `None`: it
 /// is zeroes.
@@ -27,6 +30,31 @@ impl Piece {
     }
 }
 
+/// Stored changes take at most one part in so many of what the map may take of RAM. They stay there
+/// until they are put into their pages.
+const CHANGES_SHARE: usize = 4;
+
+/// What a checkpoint wants of a page that the store has as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// Nothing.
+    No,
+    /// Its changes once more.
+    Changes,
+    /// The page once more, with its changes put into it.
+    Whole,
+}
+
+/// A page that a checkpoint has to store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Due {
+    pub(crate) number: u64,
+    /// All of it, and not its changes alone.
+    pub(crate) is_whole: bool,
+    /// What is to be stored is in RAM.
+    pub(crate) is_here: bool,
+}
+
 /// The map of a volume.
 #[derive(Debug)]
 pub(crate) struct Map {
@@ -41,7 +69,7 @@ pub(crate) struct Map {
 impl Map {
     /// A map without content. So many bytes of it may be in RAM although the store has them.
     pub(crate) const fn new(bytes_max: usize) -> Self {
-        let weight = Weight { stored: 0, unstored: 0 };
+        let weight = Weight { stored: 0, unstored: 0, changes: 0 };
         Self { pages: BTreeMap::new(), weight, loaded_max: bytes_max / EXTENT_BYTES, now: 0 }
     }
 
@@ -61,32 +89,25 @@ impl Map {
     }
 
     /// Maps the sectors of a record, which has payload, to this object.
-    pub(crate) fn put(&mut self, object: u32, record: &Record, freed: &mut impl Freed) {
+    pub(crate) fn put(&mut self, object: u32, record: &Record, books: &mut impl Books) {
         let at = u32::try_from(record.at).expect("bug: an object has at most 4 GiB");
         let from = record.start % PAGE_SECTORS;
         let extent = Extent::new(from, record.sectors, object, at, (record.stored, record.crc));
-        let at_once = self.may_change_at_once();
         let page = self.pages.entry(record.start / PAGE_SECTORS).or_insert_with(Page::new);
         let before = page.weight();
-        page.put(from, from + record.sectors, Some(extent), at_once, freed);
+        page.put(from, from + record.sectors, Some(extent), books);
         self.weight = self.weight.changed(before, page.weight());
     }
 
     /// Makes a range zeroes.
-    pub(crate) fn zero(&mut self, start: u64, sectors: u64, freed: &mut impl Freed) {
-        let (end, at_once) = (start + sectors, self.may_change_at_once());
+    pub(crate) fn zero(&mut self, start: u64, sectors: u64, books: &mut impl Books) {
+        let end = start + sectors;
         for (number, page) in self.pages.range_mut(start / PAGE_SECTORS..end.div_ceil(PAGE_SECTORS)) {
             let first = number * PAGE_SECTORS;
             let before = page.weight();
-            page.put(start.max(first) - first, end.min(first + PAGE_SECTORS) - first, None, at_once, freed);
+            page.put(start.max(first) - first, end.min(first + PAGE_SECTORS) - first, None, books);
             self.weight = self.weight.changed(before, page.weight());
         }
-    }
-
-    /// A base that is changed stays in RAM until a checkpoint. So pages are changed at once only
-    /// while few of them are. Then what is freed is known at once, too.
-    const fn may_change_at_once(&self) -> bool {
-        self.weight.unstored < self.loaded_max / 2
     }
 
     /// Says which pages must be loaded before a range is cut into pieces.
@@ -142,9 +163,25 @@ impl Map {
         pieces
     }
 
-    /// Bytes of the pages that the next checkpoint has to store, about.
+    /// Whether pages have changes that are not in them.
+    pub(crate) const fn has_changes(&self) -> bool {
+        self.weight.changes > 0
+    }
+
+    /// Bytes of pages that the next checkpoint has to store, about.
     pub(crate) fn changed_bytes(&self) -> u64 {
-        self.pages.values().filter(|page| !page.is_stored()).map(Page::bytes).sum()
+        let bytes = |page: &Page| if self.may_store_changes(page) { page.changes_bytes() } else { page.bytes() };
+        self.pages.values().filter(|page| !page.is_stored()).map(bytes).sum()
+    }
+
+    /// Whether the changes of a page may be stored without it.
+    fn may_store_changes(&self, page: &Page) -> bool {
+        self.weight.changes <= self.loaded_max / CHANGES_SHARE && page.are_changes_few()
+    }
+
+    /// Pages, and changes beside pages, that a root has to name.
+    pub(crate) fn places_count(&self) -> usize {
+        self.pages.values().map(|page| 1 + usize::from(page.has_changes())).sum()
     }
 
     /// Returns the extents of some pages that are in RAM, each with its first sector in the volume.
@@ -174,31 +211,38 @@ impl Map {
         in_store.filter_map(|(number, page)| Some((*number, page.place()?)))
     }
 
-    /// The first page from this number on that a checkpoint has to store, and whether its base is
-    /// here. Pages that should move are stored once more: their numbers and places tell.
-    pub(crate) fn next_to_store(&self, from: u64, should_move: impl Fn(u64, PagePlace) -> bool) -> Option<(u64, bool)> {
-        let moves = |number: u64, page: &Page| page.place().is_some_and(|place| should_move(number, place));
-        let due = self.pages.range(from..).find(|(number, page)| !page.is_stored() || moves(**number, page));
-        due.map(|(number, page)| (*number, page.is_loaded()))
+    /// The first page from this number on that a checkpoint has to store. `again` tells what it
+    /// wants of pages that are stored.
+    pub(crate) fn next_to_store(&self, from: u64, again: impl Fn(u64, &Page) -> Again) -> Option<Due> {
+        self.pages.range(from..).find_map(|(number, page)| {
+            let again = again(*number, page);
+            if page.is_stored() && again == Again::No {
+                return None;
+            }
+            let is_whole = again == Again::Whole || !self.may_store_changes(page);
+            Some(Due { number: *number, is_whole, is_here: !is_whole || page.is_loaded() })
+        })
     }
 
-    /// Stores a page by `store`, which returns where. An empty page goes. Of a page whose base
-    /// can't be had the changes are stored.
-    pub(crate) fn store(&mut self, number: u64, freed: &mut impl Freed, store: impl FnOnce(Vec<u8>) -> PagePlace) {
-        let Some(page) = self.pages.get_mut(&number) else { return };
+    /// Stores a page by `store`, which returns where; of a page that is not due as a whole the
+    /// changes. An empty page goes. Of a page whose base can't be had the changes are stored.
+    pub(crate) fn store(&mut self, due: Due, books: &mut impl Books, store: impl FnOnce(Vec<u8>) -> PagePlace) {
+        let Some(page) = self.pages.get_mut(&due.number) else { return };
         let before = page.weight();
-        page.replace_base(freed);
-        if !page.is_loaded() {
-            page.store_changes(freed, store);
+        if due.is_whole {
+            page.replace_base(books);
+        }
+        if !due.is_whole || !page.is_loaded() {
+            page.store_changes(books, store);
             self.weight = self.weight.changed(before, page.weight());
             return;
         }
-        page.merge(freed);
+        page.merge(books);
         if let Some(place) = page.place() {
-            freed.page(place);
+            books.page_freed(place);
         }
         if page.is_empty() {
-            self.pages.remove(&number);
+            self.pages.remove(&due.number);
             self.weight = self.weight.changed(before, Weight::default());
         } else {
             page.store(store);
@@ -219,17 +263,17 @@ impl Map {
         self.pages.iter().filter_map(|(number, page)| Some((*number, page.changes_place()?)))
     }
 
-    /// Takes changes of a page as they were stored. Says which sectors of which objects they use.
+    /// Takes changes of a page as they were stored.
     pub(crate) fn load_changes(
         &mut self,
         number: u64,
         place: PagePlace,
         bytes: &[u8],
-        used: impl FnMut(u32, u64) -> bool,
+        books: &mut impl Books,
     ) -> Result<(), String> {
         let page = self.pages.get_mut(&number).ok_or("changes of a page that the map does not have")?;
         let before = page.weight();
-        page.load_changes(place, bytes, used)?;
+        page.load_changes(place, bytes, books)?;
         self.weight = self.weight.changed(before, page.weight());
         Ok(())
     }
@@ -240,25 +284,25 @@ impl Map {
         numbers.iter().filter_map(place).collect()
     }
 
-    /// Takes a page as it was stored. Says which sectors of which objects it uses.
+    /// Takes a page as it was stored.
     pub(crate) fn load(
         &mut self,
         number: u64,
         place: PagePlace,
         bytes: &[u8],
-        used: impl FnMut(u32, u64) -> bool,
+        books: &mut impl Books,
     ) -> Result<(), String> {
         let Some(page) = self.pages.get_mut(&number) else { return Ok(()) };
         let before = page.weight();
         page.use_at(self.now);
-        page.load(place, bytes, used)?;
+        page.load(place, bytes, books)?;
         self.weight = self.weight.changed(before, page.weight());
         Ok(())
     }
 
     /// Leaves pages to the store that nobody has needed for long, if there are too many in RAM.
     /// Some must stay: their numbers and places tell.
-    pub(crate) fn evict(&mut self, must_stay: impl Fn(u64, PagePlace) -> bool) {
+    pub(crate) fn evict(&mut self, books: &mut impl Books, must_stay: impl Fn(u64, PagePlace) -> bool) {
         if self.weight.stored <= self.loaded_max {
             return;
         }
@@ -279,7 +323,7 @@ impl Map {
             }
             let page = self.pages.get_mut(&number).expect("bug: a page that was here a moment ago");
             let before = page.weight();
-            page.unload();
+            page.unload(books);
             self.weight = self.weight.changed(before, page.weight());
         }
     }

@@ -2,117 +2,28 @@
 //! A page of the map: 16 MiB of the volume, and the unit of checkpoints.
 //!
 //! A page has a base, as a checkpoint stored it, and the changes that came after it. The base may
-//! be in the store alone: changes don't need it. They are put into the base when somebody has it.
-//! The changes of a base that is damaged are stored beside it (ADR 0080).
+//! be in the store alone: changes don't need it. A checkpoint stores few changes beside the base,
+//! and puts many into it (ADR 0083). The changes of a base that is damaged are always stored beside
+//! it (ADR 0080).
+//!
+//! The store's base still names what changes lie over. Those sectors are not in use, but their
+//! object is not to be deleted: they are covered. As long as the base is not here nobody knows
+//! which those are, and all of them count as used.
 
+use crate::books::Books;
 use crate::canary::{Canary, planted};
-use crate::form::FRAME_BYTES_MAX;
-use crate::wire::{Put, SECTOR_BYTES, Take};
+use crate::extent::{EXTENT_BYTES, Extent, PAGE_SECTORS, decode, encode, gaps, over, replace};
+use crate::place::{PLACE_BYTES, PagePlace};
 
-/// Sectors of a page.
-pub(crate) const PAGE_SECTORS: u64 = 1 << 15;
-/// Bytes of an extent, in the store and in RAM.
-pub(crate) const EXTENT_BYTES: usize = 24;
-
-/// The number of no object: a change that makes its sectors zeroes.
-const ZEROES: u32 = u32::MAX;
-
-/// A part of the volume, and where its content is stored. Sectors are counted within the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
-    start: u16,
-    /// Sectors - 1.
-    last: u16,
-    /// Number of the object in the table.
-    pub(crate) object: u32,
-    /// Where the stored extent begins in the object's payload.
-    pub(crate) at: u32,
-    /// Bytes of the stored extent.
-    pub(crate) stored: u32,
-    pub(crate) crc: u32,
-    /// Sectors of the stored extent before this part.
-    skip: u16,
-    /// Sectors of the stored extent - 1.
-    whole: u16,
-}
-
-impl Extent {
-    /// An extent that is stored as a whole: its first sector in the page, its sectors, and where
-    /// its bytes are.
-    pub(crate) fn new(start: u64, sectors: u64, object: u32, at: u32, (stored, crc): (u32, u32)) -> Self {
-        let last = narrow(sectors - 1);
-        Self { start: narrow(start), last, object, at, stored, crc, skip: 0, whole: last }
-    }
-
-    /// Zeroes, as a change has them.
-    fn zeroes(from: u64, to: u64) -> Self {
-        Self::new(from, to - from, ZEROES, 0, (0, 0))
-    }
-
-    fn is_zeroes(&self) -> bool {
-        self.object == ZEROES
-    }
-
-    pub(crate) fn from(&self) -> u64 {
-        self.start.into()
-    }
-
-    fn end(&self) -> u64 {
-        self.from() + self.sectors()
-    }
-
-    pub(crate) fn sectors(&self) -> u64 {
-        u64::from(self.last) + 1
-    }
-
-    /// Sectors of the stored extent.
-    pub(crate) fn whole(&self) -> u64 {
-        u64::from(self.whole) + 1
-    }
-
-    pub(crate) fn skip(&self) -> u64 {
-        self.skip.into()
-    }
-
-    /// The part of it that lies in this range of the page.
-    fn cut(&self, from: u64, to: u64) -> Self {
-        let (start, end) = (self.from().max(from), self.end().min(to));
-        let skipped = start - self.from();
-        Self { start: narrow(start), last: narrow(end - start - 1), skip: narrow(self.skip() + skipped), ..*self }
-    }
-}
-
-fn narrow(value: u64) -> u16 {
-    u16::try_from(value).expect("bug: a sector outside its page")
-}
-
-/// Where a page was stored last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PagePlace {
-    pub(crate) object: u32,
-    pub(crate) at: u64,
-    pub(crate) bytes: u32,
-    pub(crate) crc: u32,
-}
-
-/// What a change has freed.
-pub(crate) trait Freed {
-    /// Tells that some sectors of an object with data are not in use any more.
-    fn sectors(&mut self, object: u32, sectors: u64);
-    /// Tells that a page in a checkpoint is not in use any more.
-    fn page(&mut self, place: PagePlace);
-}
-
-/// For callers that count nothing.
-impl Freed for () {
-    fn sectors(&mut self, _: u32, _: u64) {}
-    fn page(&mut self, _: PagePlace) {}
-}
+/// Changes of more than one part in so many of a page's sectors are put into the base. So what
+/// changes lie over is at most that part of the volume.
+const COVERED_SHARE: u64 = 4;
 
 /// A page.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// Where the base is stored as it is. Without a place the base is here alone.
+    /// Where the base is stored as it is. Without a place the base is here alone, and is changed
+    /// itself.
     place: Option<PagePlace>,
     /// Sorted, without overlaps; `None`: it is in the store alone.
     base: Option<Vec<Extent>>,
@@ -120,6 +31,8 @@ pub(crate) struct Page {
     changes: Vec<Extent>,
     /// Where the changes are stored as they are.
     changes_place: Option<PagePlace>,
+    /// Bytes of changes that were stored since the base was.
+    changes_stored: usize,
     /// When somebody needed it last.
     used: u64,
 }
@@ -127,10 +40,12 @@ pub(crate) struct Page {
 /// How many extents of a page are in RAM, and why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weight {
-    /// Extents of the base, which the store has, too.
+    /// Extents that the store has, too.
     pub(crate) stored: usize,
     /// Extents that are here alone.
     pub(crate) unstored: usize,
+    /// Extents of both kinds that are changes.
+    pub(crate) changes: usize,
 }
 
 impl Weight {
@@ -139,6 +54,7 @@ impl Weight {
         Self {
             stored: self.stored + after.stored - before.stored,
             unstored: self.unstored + after.unstored - before.unstored,
+            changes: self.changes + after.changes - before.changes,
         }
     }
 }
@@ -146,12 +62,16 @@ impl Weight {
 impl Page {
     /// A page of which nothing is stored.
     pub(crate) const fn new() -> Self {
-        Self { place: None, base: Some(Vec::new()), changes: Vec::new(), changes_place: None, used: 0 }
+        Self::with(None, Some(Vec::new()))
     }
 
     /// A page that is in the store alone.
     pub(crate) const fn stored(place: PagePlace) -> Self {
-        Self { place: Some(place), base: None, changes: Vec::new(), changes_place: None, used: 0 }
+        Self::with(Some(place), None)
+    }
+
+    const fn with(place: Option<PagePlace>, base: Option<Vec<Extent>>) -> Self {
+        Self { place, base, changes: Vec::new(), changes_place: None, changes_stored: 0, used: 0 }
     }
 
     pub(crate) const fn place(&self) -> Option<PagePlace> {
@@ -167,10 +87,13 @@ impl Page {
         self.changes_place
     }
 
-    /// Whether the store has it as it is. Changes of a base that is here belong into that.
+    pub(crate) const fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// Whether the store has it as it is.
     pub(crate) const fn is_stored(&self) -> bool {
-        let has_changes = self.changes_place.is_some() && self.base.is_none();
-        self.place.is_some() && (self.changes.is_empty() || has_changes)
+        self.place.is_some() && (self.changes.is_empty() || self.changes_place.is_some())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -179,18 +102,33 @@ impl Page {
 
     pub(crate) fn weight(&self) -> Weight {
         let (base, changes) = (self.base.as_ref().map_or(0, Vec::len), self.changes.len());
-        match (self.place, self.changes_place) {
-            (Some(_), None) => Weight { stored: base, unstored: changes },
-            (Some(_), Some(_)) => Weight { stored: base + changes, unstored: 0 },
-            (None, _) => Weight { stored: 0, unstored: base + changes },
-        }
+        let (stored, unstored) = match (self.place, self.changes_place) {
+            (Some(_), None) => (base, changes),
+            (Some(_), Some(_)) => (base + changes, 0),
+            (None, _) => (0, base + changes),
+        };
+        Weight { stored, unstored, changes }
     }
 
-    /// Bytes that it will have in the store, about.
+    /// Bytes that it will have in the store as a whole, about.
     pub(crate) fn bytes(&self) -> u64 {
         let base = self.base.as_ref().map_or(0, |base| base.len() * EXTENT_BYTES);
         let stored = self.place.filter(|_| self.base.is_none()).map_or(0, |place| place.bytes as usize);
-        (base + stored + self.changes.len() * EXTENT_BYTES) as u64
+        (base + stored) as u64 + self.changes_bytes()
+    }
+
+    /// Bytes that its changes will have in the store.
+    pub(crate) const fn changes_bytes(&self) -> u64 {
+        (self.changes.len() * EXTENT_BYTES) as u64
+    }
+
+    /// Whether the changes are worth to be stored beside the base. Every checkpoint stores all of
+    /// them once more. When that has cost what the base costs, they are put into it.
+    pub(crate) fn are_changes_few(&self) -> bool {
+        let next = self.changes.len() * EXTENT_BYTES + PLACE_BYTES;
+        let sectors: u64 = self.changes.iter().map(Extent::sectors).sum();
+        let is_cheap = self.place.is_some_and(|place| self.changes_stored + 2 * next <= place.bytes as usize);
+        is_cheap && self.has_changes() && sectors * COVERED_SHARE <= PAGE_SECTORS
     }
 
     pub(crate) const fn used(&self) -> u64 {
@@ -201,50 +139,70 @@ impl Page {
         self.used = now;
     }
 
-    /// Puts an extent, or zeroes, in place of a range: into the base if it is here and `at_once`.
-    pub(crate) fn put(&mut self, from: u64, to: u64, extent: Option<Extent>, at_once: bool, freed: &mut impl Freed) {
-        if at_once && self.is_loaded() {
-            self.merge(freed);
-            self.put_into_base(from, to, extent, freed);
-        } else {
-            self.free_changes_place(freed);
-            replace(&mut self.changes, from, to, Some(extent.unwrap_or(Extent::zeroes(from, to))), freed);
+    /// Puts an extent, or zeroes, in place of a range.
+    pub(crate) fn put(&mut self, from: u64, to: u64, extent: Option<Extent>, books: &mut impl Books) {
+        if self.place.is_none() {
+            let base = self.base.as_mut().expect("bug: a page that is nowhere");
+            replace(base, from, to, extent, books);
+            return;
+        }
+        if extent.is_none() && self.is_loaded() && self.extents(from, to).is_empty() {
+            return;
+        }
+        for (from, to) in gaps(&self.changes, from, to) {
+            self.base_sectors(from, to, |object, sectors| books.covered(object, sectors));
+        }
+        if !planted(Canary::ChangesStale) {
+            self.free_changes_place(books);
+        }
+        replace(&mut self.changes, from, to, Some(extent.unwrap_or(Extent::zeroes(from, to))), books);
+    }
+
+    /// Tells of each extent of a base that is here, in a range, how many sectors of which object
+    /// it is.
+    fn base_sectors(&self, from: u64, to: u64, mut tell: impl FnMut(u32, u64)) {
+        for it in over(self.base.as_deref().unwrap_or_default(), from, to) {
+            tell(it.object, it.cut(from, to).sectors());
         }
     }
 
-    fn free_changes_place(&mut self, freed: &mut impl Freed) {
+    /// The base has come: what changes lie over is known from now on.
+    fn cover(&self, books: &mut impl Books) {
+        for change in &self.changes {
+            self.base_sectors(change.from(), change.end(), |object, sectors| books.covered(object, sectors));
+        }
+    }
+
+    /// The base goes.
+    fn uncover(&self, books: &mut impl Books) {
+        for change in &self.changes {
+            self.base_sectors(change.from(), change.end(), |object, sectors| books.uncovered(object, sectors));
+        }
+    }
+
+    fn free_changes_place(&mut self, books: &mut impl Books) {
         if let Some(place) = self.changes_place.take() {
-            freed.page(place);
+            books.page_freed(place);
         }
     }
 
     /// Puts the changes into the base, which must be here.
-    pub(crate) fn merge(&mut self, freed: &mut impl Freed) {
-        self.free_changes_place(freed);
-        for change in std::mem::take(&mut self.changes) {
-            self.put_into_base(change.from(), change.end(), Some(change).filter(|it| !it.is_zeroes()), freed);
-        }
-    }
-
-    fn put_into_base(&mut self, from: u64, to: u64, extent: Option<Extent>, freed: &mut impl Freed) {
+    pub(crate) fn merge(&mut self, books: &mut impl Books) {
+        self.free_changes_place(books);
+        self.uncover(books);
         let base = self.base.as_mut().expect("bug: a page that is changed is here");
-        if replace(base, from, to, extent, freed)
-            && let Some(place) = self.place.take()
-        {
-            freed.page(place);
+        let changes = std::mem::take(&mut self.changes);
+        if let Some(place) = self.place.take_if(|_| !changes.is_empty()) {
+            books.page_freed(place);
+        }
+        for change in changes {
+            replace(base, change.from(), change.end(), Some(change).filter(|it| !it.is_zeroes()), books);
         }
     }
 
     /// Whether the extents of this range are known without the store.
     pub(crate) fn knows(&self, from: u64, to: u64) -> bool {
-        let mut at = from;
-        for change in over(&self.changes, from, to).take_while(|_| !self.is_loaded()) {
-            if change.from() > at {
-                break;
-            }
-            at = change.end();
-        }
-        self.is_loaded() || at >= to
+        self.is_loaded() || gaps(&self.changes, from, to).is_empty()
     }
 
     /// The extents of a range, cut to it.
@@ -269,124 +227,68 @@ impl Page {
     /// Notes where it is stored now.
     pub(crate) fn store(&mut self, store: impl FnOnce(Vec<u8>) -> PagePlace) {
         self.place = Some(store(encode(self.all())));
+        self.changes_stored = 0;
     }
 
-    /// Stores the changes beside a base that can't be had.
-    pub(crate) fn store_changes(&mut self, freed: &mut impl Freed, store: impl FnOnce(Vec<u8>) -> PagePlace) {
-        self.free_changes_place(freed);
-        self.changes_place = Some(store(encode(&self.changes)));
+    /// Stores the changes beside the base.
+    pub(crate) fn store_changes(&mut self, books: &mut impl Books, store: impl FnOnce(Vec<u8>) -> PagePlace) {
+        self.free_changes_place(books);
+        let changes = encode(&self.changes);
+        self.changes_stored += changes.len() + PLACE_BYTES;
+        self.changes_place = Some(store(changes));
     }
 
-    /// Lets a base be forgotten that can't be had, if the changes cover all of it.
-    pub(crate) fn replace_base(&mut self, freed: &mut impl Freed) {
+    /// Lets a base be forgotten that is not here, if the changes lie over all of it.
+    pub(crate) fn replace_base(&mut self, books: &mut impl Books) {
         if !self.is_loaded() && self.knows(0, PAGE_SECTORS) {
             self.base = Some(Vec::new());
-            self.merge(freed);
+            self.merge(books);
         }
     }
 
-    /// Takes the changes as they were stored. Tells which sectors of which objects they use.
+    /// Takes the changes as they were stored.
     pub(crate) fn load_changes(
         &mut self,
         place: PagePlace,
         bytes: &[u8],
-        used: impl FnMut(u32, u64) -> bool,
+        books: &mut impl Books,
     ) -> Result<(), String> {
         let changes = decode(bytes).ok_or("changes of a page of the map are not sorted, or cut short")?;
-        are_known(changes.iter().filter(|it| !it.is_zeroes()), used)?;
-        (self.changes, self.changes_place) = (changes, Some(place));
+        are_known(changes.iter().filter(|it| !it.is_zeroes()), books)?;
+        (self.changes_stored, self.changes_place) = (bytes.len(), Some(place));
+        self.changes = changes;
+        self.cover(books);
         Ok(())
     }
 
-    /// Takes the base as it was stored at this place. Tells which sectors of which objects it uses.
-    pub(crate) fn load(
-        &mut self,
-        place: PagePlace,
-        bytes: &[u8],
-        used: impl FnMut(u32, u64) -> bool,
-    ) -> Result<(), String> {
+    /// Takes the base as it was stored at this place.
+    pub(crate) fn load(&mut self, place: PagePlace, bytes: &[u8], books: &mut impl Books) -> Result<(), String> {
         if self.place != Some(place) || self.is_loaded() {
             return Ok(());
         }
         let base = decode(bytes).ok_or("a page of the map is not sorted, or cut short")?;
-        are_known(base.iter(), used)?;
+        are_known(base.iter(), books)?;
         self.base = Some(base);
         if planted(Canary::ChangesLost) {
             self.changes.clear();
         }
+        self.cover(books);
         Ok(())
     }
 
     /// Leaves the base to the store, if that has it.
-    pub(crate) fn unload(&mut self) {
+    pub(crate) fn unload(&mut self, books: &mut impl Books) {
         if self.place.is_some() {
+            self.uncover(books);
             self.base = None;
         }
     }
 }
 
-/// The extents that overlap a range.
-fn over(extents: &[Extent], from: u64, to: u64) -> impl Iterator<Item = &Extent> {
-    let begin = extents.partition_point(|it| it.end() <= from);
-    extents[begin..].iter().take_while(move |it| it.from() < to)
-}
-
-/// Puts an extent, or nothing, in place of a range; tells whether that has changed something.
-fn replace(extents: &mut Vec<Extent>, from: u64, to: u64, extent: Option<Extent>, freed: &mut impl Freed) -> bool {
-    let begin = extents.partition_point(|it| it.end() <= from);
-    let len = extents[begin..].partition_point(|it| it.from() < to);
-    let old = &extents[begin..begin + len];
-    if old.is_empty() && extent.is_none() {
-        return false;
-    }
-    for it in old.iter().filter(|it| !it.is_zeroes()) {
-        freed.sectors(it.object, it.cut(from, to).sectors());
-    }
-    let left = old.first().filter(|it| it.from() < from).map(|it| it.cut(0, from));
-    let right = old.last().filter(|it| it.end() > to).map(|it| it.cut(to, PAGE_SECTORS));
-    extents.splice(begin..begin + len, [left, extent, right].into_iter().flatten());
-    true
-}
-
 /// Tells which sectors of which objects are used. The root must have all of these.
-fn are_known<'a>(
-    mut extents: impl Iterator<Item = &'a Extent>,
-    mut used: impl FnMut(u32, u64) -> bool,
-) -> Result<(), String> {
-    match extents.find(|it| !used(it.object, it.sectors())) {
+fn are_known<'a>(mut extents: impl Iterator<Item = &'a Extent>, books: &mut impl Books) -> Result<(), String> {
+    match extents.find(|it| !books.used(it.object, it.sectors())) {
         Some(it) => Err(format!("a page of the map uses object {}, which the root does not have", it.object)),
         None => Ok(()),
     }
-}
-
-fn encode(extents: &[Extent]) -> Vec<u8> {
-    let mut put = Put(Vec::with_capacity(extents.len() * EXTENT_BYTES));
-    for it in extents {
-        put.u16(it.start).u16(it.last).u32(it.object).u32(it.at).u32(it.stored).u32(it.crc);
-        put.u16(it.skip).u16(it.whole);
-    }
-    put.0
-}
-
-fn decode(bytes: &[u8]) -> Option<Vec<Extent>> {
-    let mut take = Take(bytes);
-    let mut extents = Vec::with_capacity(bytes.len() / EXTENT_BYTES);
-    let mut before = 0;
-    while !take.0.is_empty() {
-        let (start, last, object, at) = (take.u16()?, take.u16()?, take.u32()?, take.u32()?);
-        let (stored, crc, skip, whole) = (take.u32()?, take.u32()?, take.u16()?, take.u16()?);
-        let extent = Extent { start, last, object, at, stored, crc, skip, whole };
-        let fits = extent.from() >= before
-            && extent.end() <= PAGE_SECTORS
-            && u32::from(skip) + u32::from(last) <= u32::from(whole)
-            && skip <= start
-            && (extent.is_zeroes()
-                || (1..=(u64::from(whole) + 1) * SECTOR_BYTES + FRAME_BYTES_MAX).contains(&u64::from(stored)));
-        if !fits {
-            return None;
-        }
-        before = extent.end();
-        extents.push(extent);
-    }
-    Some(extents)
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests for pages of the map: many pages by one, where they lie beside each other.
 
+use crate::books::Books;
+use crate::extent::PAGE_SECTORS;
 use crate::name::Key;
 use crate::near::{self, Placed, span};
-use crate::page::{PAGE_SECTORS, Page, PagePlace};
+use crate::page::Page;
+use crate::place::PagePlace;
 use crate::table::Table;
 use crate::wire::{SECTOR_BYTES, crc};
 
@@ -62,11 +65,23 @@ impl PageRequest {
     pub(crate) fn judge(&self, table: &Table, bytes: &[u8]) -> Vec<String> {
         let judge = |page: &(u64, PagePlace)| {
             let mut read = Page::stored(page.1);
-            let is_known = |object: u32, _: u64| table.try_get(object).is_some();
-            page_of(&self.pages, *page, bytes).and_then(|bytes| read.load(page.1, bytes, is_known)).err()
+            page_of(&self.pages, *page, bytes).and_then(|bytes| read.load(page.1, bytes, &mut Known(table))).err()
         };
         self.pages.iter().filter_map(judge).collect()
     }
+}
+
+/// Says which objects the table has, and counts nothing.
+struct Known<'a>(&'a Table);
+
+impl Books for Known<'_> {
+    fn used(&mut self, object: u32, _: u64) -> bool {
+        self.0.try_get(object).is_some()
+    }
+    fn freed(&mut self, _: u32, _: u64) {}
+    fn covered(&mut self, _: u32, _: u64) {}
+    fn uncovered(&mut self, _: u32, _: u64) {}
+    fn page_freed(&mut self, _: PagePlace) {}
 }
 
 /// Takes one of the pages out of what was fetched for all of them.

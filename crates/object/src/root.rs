@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use crate::map::Map;
 use crate::name::Stamp;
-use crate::page::PagePlace;
+use crate::place::{PLACE_BYTES, PagePlace};
 use crate::table::{Entry, Kind, Retired, Table};
 use crate::wire::{Put, Take};
 
 const OBJECT_BYTES: usize = 47;
-const PAGE_BYTES: usize = 28;
 /// An object with data whose extents are stored in frames. A length follows.
 const FRAMED: u8 = 2;
 
@@ -22,6 +21,11 @@ pub(crate) struct Root {
     pub(crate) pages: Vec<(u64, PagePlace)>,
     /// Changes beside pages that could not be had.
     pub(crate) changes: Vec<(u64, PagePlace)>,
+}
+
+/// Bytes of a root, about.
+pub(crate) fn bytes(table: &Table, map: &Map) -> u64 {
+    ((table.entries().count() + table.retired().len()) * OBJECT_BYTES + map.places_count() * PLACE_BYTES) as u64
 }
 
 /// Writes the root.
@@ -69,7 +73,7 @@ fn put_entry(put: &mut Put, number: u32, entry: &Entry, sources: &[Arc<str>]) {
         Kind::Map => 1,
     };
     put.u32(number).u8(kind).u16(source).u32(entry.stamp.epoch).u64(entry.stamp.sequence).u32(entry.head);
-    put.u64(entry.bytes).u64(entry.born).u64(entry.live);
+    put.u64(entry.bytes).u64(entry.born).u64(entry.live + entry.covered);
     if entry.is_framed() {
         put.u64(entry.content);
     }
@@ -97,7 +101,7 @@ impl Root {
 }
 
 fn take_places(take: &mut Take<'_>) -> Option<Vec<(u64, PagePlace)>> {
-    let count = take.count(PAGE_BYTES)?;
+    let count = take.count(PLACE_BYTES)?;
     let mut place = || {
         let number = take.u64()?;
         let (object, at, bytes, crc) = (take.u32()?, take.u64()?, take.u32()?, take.u32()?);
@@ -121,5 +125,5 @@ fn take_entry(take: &mut Take<'_>, sources: &[Arc<str>]) -> Option<(u32, Entry)>
     let stamp = Stamp { epoch: take.u32()?, sequence: take.u64()? };
     let (head, bytes, born, live) = (take.u32()?, take.u64()?, take.u64()?, take.u64()?);
     let content = if is_framed { take.u64().filter(|content| *content > 0)? } else { 0 };
-    Some((number, Entry { kind, source, stamp, head, bytes, born, live, content }))
+    Some((number, Entry { kind, source, stamp, head, bytes, born, live, covered: 0, content }))
 }

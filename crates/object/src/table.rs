@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::books::Books;
+use crate::canary::{Canary, planted};
 use crate::name::{Key, Name, Stamp};
-use crate::page::{Freed, PagePlace};
+use crate::place::PagePlace;
 use crate::wire::SECTOR_BYTES;
 
 /// The kind of an object.
@@ -34,6 +36,9 @@ pub struct Entry {
     pub born: u64,
     /// Sectors of data, or bytes of pages, that are in use.
     pub live: u64,
+    /// Sectors that pages in the store name, and that changes of these pages lie over. The object
+    /// is not to be deleted. Of pages that are not in RAM such sectors are among the live ones.
+    pub covered: u64,
     /// Sectors of its extents, if those are stored in frames; 0: they are stored as they are.
     pub content: u64,
 }
@@ -95,10 +100,10 @@ impl Table {
         self.entries.iter_mut().map(|(number, entry)| (*number, std::mem::take(&mut entry.live))).collect()
     }
 
-    /// Takes all uses as they were before somebody began to count.
+    /// Takes all uses as they were before somebody began to count. What is covered was among them.
     pub(crate) fn set_uses(&mut self, uses: &BTreeMap<u32, u64>) {
         for (number, entry) in &mut self.entries {
-            entry.live = uses.get(number).copied().unwrap_or(0);
+            entry.live = uses.get(number).copied().unwrap_or(0).saturating_sub(entry.covered);
         }
     }
 
@@ -137,7 +142,7 @@ impl Table {
 
     /// Retires the objects that are not in use. `gone` is set later.
     pub(crate) fn retire(&mut self, keeps: impl Fn(u32) -> bool) {
-        let unused = |number: &u32, entry: &mut Entry| entry.live == 0 && !keeps(*number);
+        let unused = |number: &u32, entry: &mut Entry| entry.live + entry.covered == 0 && !keeps(*number);
         for (_, entry) in self.entries.extract_if(.., |number, entry| unused(number, entry)) {
             // Objects of other volumes are never deleted.
             if entry.source.is_none() {
@@ -177,12 +182,53 @@ impl Table {
     }
 }
 
-impl Freed for Table {
-    fn sectors(&mut self, object: u32, sectors: u64) {
+impl Books for Table {
+    fn used(&mut self, object: u32, sectors: u64) -> bool {
+        self.use_of(object, sectors)
+    }
+
+    fn freed(&mut self, object: u32, sectors: u64) {
         self.get_mut(object).live -= sectors;
     }
 
-    fn page(&mut self, place: PagePlace) {
+    fn covered(&mut self, object: u32, sectors: u64) {
+        let entry = self.get_mut(object);
+        entry.live -= sectors;
+        entry.covered += if planted(Canary::CoveredForgotten) { 0 } else { sectors };
+    }
+
+    fn uncovered(&mut self, object: u32, sectors: u64) {
+        let entry = self.get_mut(object);
+        entry.live += sectors;
+        entry.covered = entry.covered.saturating_sub(sectors);
+    }
+
+    fn page_freed(&mut self, place: PagePlace) {
         self.get_mut(place.object).live -= u64::from(place.bytes);
+    }
+}
+
+/// The table, where the root has counted already what pages that are read use.
+pub(crate) struct Counted<'a>(pub(crate) &'a mut Table);
+
+impl Books for Counted<'_> {
+    fn used(&mut self, object: u32, sectors: u64) -> bool {
+        self.0.use_of(object, if planted(Canary::UsesTwice) { sectors } else { 0 })
+    }
+
+    fn freed(&mut self, object: u32, sectors: u64) {
+        self.0.freed(object, sectors);
+    }
+
+    fn covered(&mut self, object: u32, sectors: u64) {
+        self.0.covered(object, sectors);
+    }
+
+    fn uncovered(&mut self, object: u32, sectors: u64) {
+        self.0.uncovered(object, sectors);
+    }
+
+    fn page_freed(&mut self, place: PagePlace) {
+        self.0.page_freed(place);
     }
 }

@@ -5,6 +5,7 @@
 //! uploaded several at a time. A manifest names those before which there is no gap.
 
 mod checkpoint;
+mod checkpointing;
 mod clone;
 mod collect;
 mod flush;
@@ -133,7 +134,14 @@ impl Volume {
 
     /// Writes a checkpoint soon.
     pub fn checkpoint(&mut self, fx: &mut Vec<Effect>) {
-        flush::checkpoint(&mut self.state, fx);
+        flush::checkpoint(&mut self.state, false, fx);
+    }
+
+    /// Writes a checkpoint soon that puts all changes into their pages. After it the books know
+    /// which objects nobody needs, and an opening reads the least. One that is under way is not
+    /// changed: wait for room, and flush before.
+    pub fn checkpoint_whole(&mut self, fx: &mut Vec<Effect>) {
+        flush::checkpoint(&mut self.state, true, fx);
     }
 
     /// Notes whether a cache holds writes that never came here. The last manifest says so.

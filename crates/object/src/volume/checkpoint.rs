@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checkpoints: the changed pages of the map as objects, with a new root in the last of them.
 //!
-//! Pages are stored one after the other, and those that are in the store alone are fetched before.
+//! Of a page with few changes only these are stored, beside the page (ADR 0083). Other pages are
+//! stored one after the other, and those that are in the store alone are fetched before.
 //! That may take many objects. A page that changes meanwhile is stored once more. The root comes
 //! when no page is left and the batch is empty. So it holds exactly what the objects before it in
 //! the queue hold, and no manifest names it before them.
 
 use std::sync::Arc;
 
+use super::checkpointing::Checkpointing;
 use super::load::{self, Missed};
 use super::seal::seal_batch;
-use super::state::{Checkpointing, Stage, State, Upload, What};
+use super::state::{Stage, State, Upload, What};
 use crate::canary::{Canary, planted};
 use crate::effect::Effect;
 use crate::manifest::CheckpointRef;
+use crate::map::Due;
 use crate::name::Stamp;
-use crate::page::PagePlace;
+use crate::place::PagePlace;
 use crate::root;
 use crate::table::{Entry, Kind};
 use crate::wire::{Put, crc};
@@ -56,7 +59,8 @@ fn begin(state: &mut State) -> bool {
         state.wants_checkpoint = false;
         let is_worn = |it: &Entry| it.kind == Kind::Map && it.live * WORN < it.bytes;
         let worn = state.table.entries().filter(|(_, entry)| is_worn(entry)).map(|(number, _)| number).collect();
-        state.checkpointing = Some(Checkpointing { worn, ..Checkpointing::default() });
+        let is_whole = std::mem::take(&mut state.is_checkpoint_whole);
+        state.checkpointing = Some(Checkpointing { worn, is_whole, ..Checkpointing::default() });
     }
     may
 }
@@ -75,16 +79,16 @@ fn store_pages(state: &mut State, work: &mut Checkpointing, fx: &mut Vec<Effect>
             return false;
         }
         work.pages.clear();
-        match state.map.next_to_store(work.at, |number, place| work.should_move(number, place)) {
-            Some((number, is_loaded)) if is_loaded || work.damaged.contains(&number) => {
-                store_page(state, work, number);
-                work.at = number + 1;
+        match state.map.next_to_store(work.at, |number, page| work.wants_again(number, page)) {
+            Some(due) if due.is_here || work.damaged.contains(&due.number) => {
+                store_page(state, work, due);
+                work.at = due.number + 1;
                 if work.body.0.len() >= state.options.batch_bytes {
                     queue_pages(state, work);
                 }
             }
-            Some((number, _)) => {
-                work.pages = pages_from(state, work, number);
+            Some(due) => {
+                work.pages = pages_from(state, work, due.number);
                 load::fetch(state, &work.pages, fx);
             }
             // Pages before this place may have changed meanwhile.
@@ -97,22 +101,22 @@ fn store_pages(state: &mut State, work: &mut Checkpointing, fx: &mut Vec<Effect>
 /// The next pages to be fetched.
 fn pages_from(state: &State, work: &Checkpointing, first: u64) -> Vec<u64> {
     let (mut pages, mut bytes, mut at) = (Vec::new(), 0, first);
-    while let Some((number, is_loaded)) = state.map.next_to_store(at, |number, place| work.should_move(number, place))
+    while let Some(due) = state.map.next_to_store(at, |number, page| work.wants_again(number, page))
         && bytes < FETCH_BYTES
     {
-        if !is_loaded && !work.damaged.contains(&number) {
-            pages.push(number);
-            bytes += state.map.places_of(&[number]).iter().map(|(_, place)| u64::from(place.bytes)).sum::<u64>();
+        if !due.is_here && !work.damaged.contains(&due.number) {
+            pages.push(due.number);
+            bytes += state.map.places_of(&[due.number]).iter().map(|(_, place)| u64::from(place.bytes)).sum::<u64>();
         }
-        at = number + 1;
+        at = due.number + 1;
     }
     pages
 }
 
-fn store_page(state: &mut State, work: &mut Checkpointing, number: u64) {
+fn store_page(state: &mut State, work: &mut Checkpointing, due: Due) {
     let object = object_of(state, work);
     let mut bytes_stored = 0;
-    state.map.store(number, &mut state.table, |page| {
+    state.map.store(due, &mut state.table, |page| {
         let (at, bytes) = (work.body.0.len() as u64, page.len() as u32);
         work.body.bytes(&page);
         bytes_stored = bytes.into();
@@ -126,7 +130,17 @@ fn object_of(state: &mut State, work: &mut Checkpointing) -> u32 {
     *work.object.get_or_insert_with(|| {
         work.body.0.resize(HEAD_BYTES, 0);
         let (stamp, born) = (Stamp::default(), state.next);
-        state.table.add(Entry { kind: Kind::Map, source: None, stamp, head: 0, bytes: 0, born, live: 0, content: 0 })
+        state.table.add(Entry {
+            kind: Kind::Map,
+            source: None,
+            stamp,
+            head: 0,
+            bytes: 0,
+            born,
+            live: 0,
+            covered: 0,
+            content: 0,
+        })
     })
 }
 
@@ -154,7 +168,8 @@ fn finish(state: &mut State, mut work: Checkpointing) {
     let checkpoint = CheckpointRef { stamp, bytes, root_at, root_bytes, root_crc, since: 0, born };
     queue(state, What::Map(checkpoint), (object, stamp), work.body.0);
     state.is_checkpoint_awaited = false;
-    state.moved.clear();
+    state.moved.retain(|number| state.table.try_get(*number).is_some());
+    state.put_off.clear();
     let upto = state.popped + state.queue.len() as u64;
     state.flushes.iter_mut().filter(|it| it.upto == u64::MAX).for_each(|it| it.upto = upto);
 }

@@ -23,7 +23,7 @@ pub(super) fn collect(state: &mut State, ticket: Ticket, live_percent: u64, fx: 
         .table
         .entries()
         .filter(|(_, it)| it.kind == Kind::Data && it.source.is_none() && it.live > 0)
-        .filter(|(number, _)| !state.moved.contains(number))
+        .filter(|(number, _)| !state.moved.contains(number) && !state.put_off.contains(number))
         .filter(|(number, it)| it.live_bytes() * 100 < it.bytes * live_percent && is_free(*number))
         .min_by_key(|(_, it)| (it.live_bytes() * 1000).checked_div(it.bytes).unwrap_or(0));
     let may = state.writer.is_some() && state.fenced.is_none() && state.collecting.is_none();
@@ -49,7 +49,7 @@ pub(super) fn collected(state: &mut State, answer: Result<Answer, Fault>, fx: &m
                 go_on(state, &Missed::new(), fx);
             }
             Err(trouble) => {
-                state.moved.insert(work.object);
+                state.put_off.insert(work.object);
                 end(&work, Err(trouble), fx);
             }
         },
@@ -79,7 +79,7 @@ pub(super) fn go_on(state: &mut State, missed: &Missed, fx: &mut Vec<Effect>) {
     }
     if let Some((_, trouble)) = lost {
         // Others come before it is tried again.
-        state.moved.insert(work.object);
+        state.put_off.insert(work.object);
         return end(&work, Err(trouble.clone()), fx);
     }
     // All pages are waited for together: a page that is here stays only while this waits for it.
@@ -100,7 +100,7 @@ pub(super) fn go_on(state: &mut State, missed: &Missed, fx: &mut Vec<Effect>) {
             match move_live(state, &work, (&head, record), &body, fx) {
                 Ok(bytes) => work.moved += bytes,
                 Err(trouble) => {
-                    state.moved.insert(work.object);
+                    state.put_off.insert(work.object);
                     return end(&work, Err(trouble), fx);
                 }
             }

@@ -5,9 +5,11 @@ use super::state::{Flush, State, What};
 use super::{checkpoint, publish, write};
 use crate::effect::{Effect, Ticket, Told, Trouble};
 
-/// Writes a checkpoint soon.
-pub(super) fn checkpoint(state: &mut State, fx: &mut Vec<Effect>) {
-    if has_more(state) {
+/// Writes a checkpoint soon. One that is whole leaves no changes beside pages.
+pub(super) fn checkpoint(state: &mut State, is_whole: bool, fx: &mut Vec<Effect>) {
+    if has_more(state) || is_whole && state.map.has_changes() {
+        // One that is on its way is not made whole any more.
+        state.is_checkpoint_whole |= is_whole && state.checkpointing.is_none();
         want_checkpoint(state);
     }
     write::seal(state, fx);

@@ -8,8 +8,9 @@ use crate::canary::{Canary, planted};
 use crate::effect::{Answer, Effect, Fault, Trouble};
 use crate::name::Name;
 use crate::near;
-use crate::page::PagePlace;
 use crate::pages;
+use crate::place::PagePlace;
+use crate::table::Counted;
 
 /// Pages that could not be had, and why.
 pub(super) type Missed = Vec<(u64, Trouble)>;
@@ -55,10 +56,7 @@ fn take(
     };
     let Ok(Answer::Bytes(bytes)) = answer else { return Err(damaged("it is absent".to_owned())) };
     let page = pages::page_of(pages, (number, place), bytes).map_err(damaged)?;
-    let table = &mut state.table;
-    // The root has counted these uses.
-    let counted = |sectors: u64| if planted(Canary::UsesTwice) { sectors } else { 0 };
-    state.map.load(number, place, page, |object, sectors| table.use_of(object, counted(sectors))).map_err(damaged)
+    state.map.load(number, place, page, &mut Counted(&mut state.table)).map_err(damaged)
 }
 
 /// Leaves pages to the store, if there are too many. Those stay that somebody waits for, as more of
@@ -72,5 +70,5 @@ pub(super) fn evict(state: &mut State) {
     let queued = state.queue.iter().filter(|it| !it.is_there()).map(|it| it.object);
     let unsent: Vec<u32> = queued.chain(state.checkpointing.iter().filter_map(|it| it.object)).collect();
     let is_unsent = |object: u32| unsent.contains(&object) && !planted(Canary::PageUnsent);
-    state.map.evict(|number, place| awaited.contains(&number) || is_unsent(place.object));
+    state.map.evict(&mut state.table, |number, place| awaited.contains(&number) || is_unsent(place.object));
 }

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::checkpointing::Checkpointing;
 use crate::batch::{Batch, Head};
 use crate::effect::{Effect, Ticket, Token, Trouble};
+use crate::extent::Extent;
 use crate::form::{Former, Keys};
 use crate::loading::Loaded;
 use crate::manifest::{CheckpointRef, Manifest};
@@ -14,10 +16,9 @@ use crate::map::{Map, Piece};
 use crate::mode::Writer;
 use crate::name::{Key, Stamp};
 use crate::options::Options;
-use crate::page::{Extent, PagePlace};
+use crate::place::PagePlace;
 use crate::recent::Recent;
 use crate::table::Table;
-use crate::wire::Put;
 
 /// A sealed object on its way.
 #[derive(Debug)]
@@ -149,32 +150,6 @@ pub(super) struct Collecting {
     pub(super) pages: Vec<u64>,
 }
 
-/// A checkpoint that is being made.
-#[derive(Debug, Default)]
-pub(super) struct Checkpointing {
-    /// Objects whose pages are stored once more, so that these objects can go.
-    pub(super) worn: Vec<u32>,
-    /// The page that is looked at next.
-    pub(super) at: u64,
-    /// The object with the pages that were stored last, and its bytes.
-    pub(super) object: Option<u32>,
-    pub(super) body: Put,
-    /// Objects before this one are queued.
-    pub(super) has_queued: bool,
-    /// Pages that it waits for.
-    pub(super) pages: Vec<u64>,
-    pub(super) retries: u32,
-    /// Pages that can't be had.
-    pub(super) damaged: BTreeSet<u64>,
-}
-
-impl Checkpointing {
-    /// Whether a page is stored once more, although the store has it.
-    pub(super) fn should_move(&self, number: u64, place: PagePlace) -> bool {
-        self.worn.contains(&place.object) && !self.damaged.contains(&number)
-    }
-}
-
 /// A piece of a read that the store has.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
@@ -208,6 +183,8 @@ pub(super) struct State {
     pub(super) publishing: Option<Publishing>,
     pub(super) flushes: VecDeque<Flush>,
     pub(super) wants_checkpoint: bool,
+    /// The one that is wanted leaves no changes beside pages.
+    pub(super) is_checkpoint_whole: bool,
     pub(super) checkpointing: Option<Checkpointing>,
     /// Flushes wait for the checkpoint that is wanted or being made.
     pub(super) is_checkpoint_awaited: bool,
@@ -222,8 +199,10 @@ pub(super) struct State {
     pub(super) fetching: BTreeSet<u64>,
     pub(super) recent: Recent,
     pub(super) collecting: Option<Collecting>,
-    /// Objects from which all was moved. The books learn of it at the next checkpoint.
+    /// Objects from which all was moved. The books learn of it when their pages are stored.
     pub(super) moved: BTreeSet<u32>,
+    /// Objects that could not be moved, until the next checkpoint.
+    pub(super) put_off: BTreeSet<u32>,
     /// The next wish is being looked for.
     pub(super) is_probing: bool,
     pub(super) deleting: usize,
@@ -254,6 +233,7 @@ impl State {
             publishing: None,
             flushes: VecDeque::new(),
             wants_checkpoint: false,
+            is_checkpoint_whole: false,
             checkpointing: None,
             is_checkpoint_awaited: false,
             is_closing: false,
@@ -265,6 +245,7 @@ impl State {
             recent: Recent::new(options.recent_bytes),
             collecting: None,
             moved: BTreeSet::new(),
+            put_off: BTreeSet::new(),
             is_probing: false,
             deleting: 0,
             own: VecDeque::new(),

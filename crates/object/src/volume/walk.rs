@@ -5,7 +5,7 @@
 use super::load::{self, Missed};
 use super::state::{State, Walking};
 use crate::effect::{Content, Effect, Ticket, Told};
-use crate::page::{Extent, PAGE_SECTORS};
+use crate::extent::{Extent, PAGE_SECTORS};
 
 /// How often a part begins anew after its pages were damaged on their way.
 const RETRIES_MAX: u32 = 3;

@@ -8,6 +8,7 @@ use super::{checkpoint, publish};
 use crate::batch::EXTENT_SECTORS_MAX;
 use crate::effect::Effect;
 use crate::options::{Options, WriteFault};
+use crate::root;
 use crate::table::{Entry, Kind};
 use crate::wire::SECTOR_BYTES;
 
@@ -93,7 +94,8 @@ fn begin_batch(state: &mut State) -> u32 {
         return object;
     }
     let (stamp, born) = (state.next_stamp(), state.next);
-    let entry = Entry { kind: Kind::Data, source: None, stamp, head: 0, bytes: 0, born, live: 0, content: 0 };
+    let entry =
+        Entry { kind: Kind::Data, source: None, stamp, head: 0, bytes: 0, born, live: 0, covered: 0, content: 0 };
     let object = state.table.add(entry);
     state.open = Some((object, stamp, born));
     object
@@ -124,5 +126,6 @@ fn is_checkpoint_due(state: &State) -> bool {
         return false;
     }
     let bytes: u64 = state.manifest.tail.iter().map(|it| it.bytes).chain(data).sum();
-    tail >= many || state.map.changed_bytes() * CHECKPOINT_SHARE <= bytes
+    let checkpoint = || state.map.changed_bytes() + root::bytes(&state.table, &state.map);
+    tail >= many || checkpoint() * CHECKPOINT_SHARE <= bytes
 }

@@ -117,7 +117,8 @@ fn are_books_right(store: &mut Store) {
     close(store, volume);
     let mut in_store = store.clone();
     in_store.options.map_bytes = 0;
-    let books = |volume: &Volume| -> BTreeSet<_> { volume.objects().map(|it| (it.key(), it.live)).collect() };
+    let books =
+        |volume: &Volume| -> BTreeSet<_> { volume.objects().map(|it| (it.key(), it.live + it.covered)).collect() };
     let counted = books(&store.open(Mode::Read).expect("it is sound"));
     let kept = books(&in_store.open(Mode::Read).expect("it is sound"));
     assert_eq!(kept, counted);

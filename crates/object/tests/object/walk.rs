@@ -43,6 +43,8 @@ fn large_volume() -> (Store, Content) {
             write(&mut store, &mut volume, &mut fx, page * PAGE_SECTORS + nth * 600, 1 + (page % 50) as u8);
         }
     }
+    volume.checkpoint_whole(&mut fx);
+    store.carry(&mut volume, &mut fx);
     volume.close(1, &mut fx);
     store.carry(&mut volume, &mut fx);
     let mut volume = store.writer(2);

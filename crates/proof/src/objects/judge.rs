@@ -80,7 +80,9 @@ pub(super) fn opened(
 
 /// After the end of a writer its books tell of each object what the map tells: how much is in use.
 pub(super) fn compare_books(volume: &Volume, store: &mut Store) -> Result<(), String> {
-    let books = |volume: &Volume| -> BTreeSet<(Key, u64)> { volume.objects().map(|it| (it.key(), it.live)).collect() };
+    let books = |volume: &Volume| -> BTreeSet<(Key, u64)> {
+        volume.objects().map(|it| (it.key(), it.live + it.covered)).collect()
+    };
     let alone = store.open(Mode::Read).map_err(|fault| format!("the bucket alone: {fault}"))?;
     let (kept, counted) = (books(volume), books(&alone));
     let differ: Vec<_> = kept.symmetric_difference(&counted).map(|it| (it, kept.contains(it))).collect();

@@ -110,7 +110,7 @@ fn canaries() -> Result<bool, String> {
 /// The workloads of the sweep that must catch a planted bug. Nothing harms bytes there, so
 /// `checksum-ignored` is not among them. Torture alone catches `page-unsent` and `page-forgotten`.
 #[cfg(feature = "canary")]
-const SWEPT: [(&str, &str); 7] = [
+const SWEPT: [(&str, &str); 9] = [
     ("manifest-early", "flush"),
     ("flush-torn", "stream"),
     ("live-deleted", "flush"),
@@ -118,6 +118,8 @@ const SWEPT: [(&str, &str); 7] = [
     ("snapshot-forgotten", "snapshot"),
     ("changes-lost", "pages"),
     ("uses-twice", "pages"),
+    ("covered-forgotten", "beside"),
+    ("changes-stale", "beside"),
 ];
 
 /// Plants each bug, and demands that a life sees it which is innocent without it. The sweep must
