@@ -18,7 +18,9 @@ const ENCRYPTED: u32 = 4;
 const SINGLE_WRITER: u32 = 8;
 const HOLDER: u32 = 16;
 const OWES: u32 = 32;
-const KNOWN: u32 = OPEN | COMPRESSED | ENCRYPTED | SINGLE_WRITER | HOLDER | OWES;
+/// The tail is in short numbers, and roots may be. Older manifests have no such flag.
+const SHORT: u32 = 64;
+const KNOWN: u32 = OPEN | COMPRESSED | ENCRYPTED | SINGLE_WRITER | HOLDER | OWES | SHORT;
 
 /// A checkpoint, as a manifest names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +167,7 @@ impl Manifest {
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let form = flag(self.form.compressed, COMPRESSED) | flag(self.form.key.is_some(), ENCRYPTED);
         let holder = flag(self.holder.is_some(), HOLDER) | flag(self.owes, OWES);
-        put.u32(flag(self.is_open, OPEN) | flag(self.single_writer, SINGLE_WRITER) | form | holder);
+        put.u32(flag(self.is_open, OPEN) | flag(self.single_writer, SINGLE_WRITER) | form | holder | SHORT);
         put.u64(self.sectors).u64(self.sequence).u64(self.kept).u64(self.wishes).u64(self.written).text(&self.host);
         match &self.checkpoint {
             None => _ = put.u32(0),
@@ -175,8 +177,11 @@ impl Manifest {
             }
         }
         put.count(self.tail.len());
+        let (mut stamp, mut born) = (Stamp::default(), 0);
         for it in &self.tail {
-            put.u32(it.stamp.epoch).u64(it.stamp.sequence).u32(it.head).u64(it.bytes).u64(it.born);
+            put.step(stamp.epoch.into(), it.stamp.epoch.into()).step(stamp.sequence, it.stamp.sequence);
+            put.short(it.head.into()).short(it.bytes).step(born, it.born);
+            (stamp, born) = (it.stamp, it.born);
         }
         put.count(self.snapshots.len());
         for it in &self.snapshots {
@@ -235,12 +240,7 @@ impl Manifest {
                 Some(CheckpointRef { stamp, bytes, root_at, root_bytes, root_crc, since, born })
             }
         };
-        let tail = |take: &mut Take<'_>| {
-            let stamp = Stamp { epoch: take.u32()?, sequence: take.u64()? };
-            Some(TailEntry { stamp, head: take.u32()?, bytes: take.u64()?, born: take.u64()? })
-        };
-        let count = take.count(32)?;
-        let tail = (0..count).map(|_| tail(take)).collect::<Option<_>>()?;
+        let tail = if flags & SHORT == 0 { tail_of_older(take)? } else { tail_of(take)? };
         let snapshot =
             |take: &mut Take<'_>| Some(Snapshot { name: take.text()?, manifest: take.u64()?, wish: take.u64()? });
         let count = take.count(20)?;
@@ -273,6 +273,28 @@ impl Manifest {
         };
         take.0.is_empty().then_some(all)
     }
+}
+
+fn tail_of(take: &mut Take<'_>) -> Option<Vec<TailEntry>> {
+    let count = take.count(5)?;
+    let (mut stamp, mut born) = (Stamp::default(), 0);
+    let mut next = || {
+        stamp = Stamp { epoch: take.step_u32(stamp.epoch)?, sequence: take.step(stamp.sequence)? };
+        let (head, bytes) = (take.short_u32()?, take.short()?);
+        born = take.step(born)?;
+        Some(TailEntry { stamp, head, bytes, born })
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// The tail as manifests without the flag have it.
+fn tail_of_older(take: &mut Take<'_>) -> Option<Vec<TailEntry>> {
+    let count = take.count(32)?;
+    let mut next = || {
+        let stamp = Stamp { epoch: take.u32()?, sequence: take.u64()? };
+        Some(TailEntry { stamp, head: take.u32()?, bytes: take.u64()?, born: take.u64()? })
+    };
+    (0..count).map(|_| next()).collect()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Places of pages of the map in the store.
 
-/// Bytes of a place in the root.
-pub(crate) const PLACE_BYTES: usize = 28;
+/// Bytes of a place in the root, about.
+pub(crate) const PLACE_BYTES: usize = 14;
 
 /// Where a page was stored last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

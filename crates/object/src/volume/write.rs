@@ -14,7 +14,7 @@ use crate::wire::SECTOR_BYTES;
 
 /// A checkpoint has at most one part in so many of the bytes of the objects before it, unless these
 /// are very many. Random writes change more bytes of pages than they write.
-const CHECKPOINT_SHARE: u64 = 8;
+const CHECKPOINT_SHARE: u64 = 16;
 /// Looks at the size of the next checkpoint while objects come to be as many as for the first one.
 const LOOKS: usize = 4;
 /// Longer zeroes are several extents.
