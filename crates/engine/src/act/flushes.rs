@@ -52,6 +52,9 @@ pub(crate) fn origin_flushed(
         lanes.send_all(|| Down::OriginDoubtful { origin }, cx);
     }
     if ended.runs() > 0 {
+        if result.is_err() {
+            cx.delta.origins[origin].cuts.flush_failed();
+        }
         coordinator.destager.flush_ended(origin, ended.runs());
     }
     for (waiter, result) in ended.over {

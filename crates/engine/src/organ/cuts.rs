@@ -284,6 +284,15 @@ impl Cuts {
         self.hold
     }
 
+    /// A flush failed that destage waited for. The origin may have dropped any part of a group, and
+    /// lanes may not know that yet. Another flush would make the rest durable alone (torture by
+    /// mail, seed 1796070994900).
+    pub(crate) fn flush_failed(&mut self) {
+        if self.may_be_torn() {
+            self.hold = Hold::Yes;
+        }
+    }
+
     /// From now on the origin may be flushed, or not.
     pub(crate) const fn set_hold(&mut self, hold: Hold) {
         self.hold = hold;
@@ -379,6 +388,20 @@ mod tests {
         assert_eq!((cuts.choose_group(&view(first + 1, 3), |era| era), alone(&cuts)), (None, None), "too soon");
         assert_eq!(cuts.group_waits_until(), Some(view(0, GROUP_EVERY_NS).now));
         assert_eq!((cuts.choose_group(&soon, |era| era), alone(&cuts)), (None, Some(first + 1)));
+    }
+
+    #[test]
+    fn a_group_whose_flush_failed_is_not_flushed_before_it_is_looked_at_again() {
+        let (mut cuts, first) = ended(3);
+        cuts.flush_failed();
+        assert_eq!(cuts.hold(), Hold::No, "there is no group");
+        assert_eq!(cuts.choose_group(&view(first, 0), |_| first + 2), None);
+        cuts.take_note();
+        cuts.note_recorded();
+        assert_eq!(cuts.choose_group(&view(first, 1), |_| unreachable!()), Some(first + 2));
+        assert_eq!(cuts.hold(), Hold::No);
+        cuts.flush_failed();
+        assert_eq!(cuts.hold(), Hold::Yes);
     }
 
     #[test]
