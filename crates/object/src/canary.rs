@@ -33,6 +33,10 @@ pub enum Canary {
     CoveredForgotten,
     /// Changes that were stored are taken for all of them, although others came later.
     ChangesStale,
+    /// A writer that opens the volume does not mind that another one came since it looked.
+    AfterIgnored,
+    /// The last manifest does not say that a cache holds writes.
+    OweForgotten,
 }
 
 #[cfg(feature = "canary")]
@@ -58,6 +62,8 @@ mod planted {
             (Self::UsesTwice, "uses-twice"),
             (Self::CoveredForgotten, "covered-forgotten"),
             (Self::ChangesStale, "changes-stale"),
+            (Self::AfterIgnored, "after-ignored"),
+            (Self::OweForgotten, "owe-forgotten"),
         ];
     }
 

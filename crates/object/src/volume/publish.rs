@@ -74,7 +74,7 @@ fn create(state: &mut State, run: usize, fx: &mut Vec<Effect>) {
     manifest.number = state.next;
     let reach = state.popped + run as u64;
     manifest.is_open = !state.is_closing || state.flushes.iter().any(|it| it.upto > reach);
-    manifest.owes = !manifest.is_open && state.owes;
+    manifest.owes = !manifest.is_open && state.owes && !planted(Canary::OweForgotten);
     manifest.kept = manifest.kept.max(state.next.saturating_sub(state.options.complete));
     for upload in state.queue.iter().take(run) {
         manifest.sequence = manifest.sequence.max(upload.stamp.sequence);

@@ -7,12 +7,12 @@ mod acts;
 use std::collections::BTreeMap;
 
 use flashfront_device::Rng;
-use flashfront_object::{Answer, Effect, Fault, Form, Manifest, Mode, Name, Opening, Options, Writer as By};
+use flashfront_object::{Answer, Effect, Fault, Form, Manifest, Mode, Name, OpenFault, Opening, Options, Writer as By};
 
-use super::content::{BLOCK_SECTORS, BLOCKS, Content, SECTORS, sector};
+use super::content::{Content, SECTORS};
 use super::judge::{self, id};
 use super::store::{Fate, Rates, Store, attempt_of, test_keys, token_of};
-use super::writers::{Waited, Writer};
+use super::writers::Writer;
 
 const VOLUME: [u8; 16] = *b"the volume of it";
 /// Milliseconds until a request without an answer is given up.
@@ -237,6 +237,10 @@ impl Life {
                     // Another one may have taken over meanwhile, and deleted what was not needed.
                     let is_overtaken = self.store.newest().writer != id(number);
                     assert!(is_overtaken, "writer {number} can't open the volume: {fault}");
+                    // Another one tries.
+                    if matches!(fault, OpenFault::Overtaken(_)) && self.operations_left > 0 {
+                        self.after(0, Event::TakeOver);
+                    }
                 }
             }
         }
@@ -246,6 +250,9 @@ impl Life {
     /// A writer has opened the volume: what it has found must be a state of the one before.
     fn opened(&mut self, number: usize, manifest: &Manifest) {
         self.lived.writers += 1;
+        let followed = manifest.epoch - 1;
+        let looked_at = self.writers[number].after.unwrap_or(followed);
+        assert_eq!(followed, looked_at, "writer {number} follows another opening than it looked at");
         match judge::opened(number, manifest, &mut self.store, &self.writers) {
             Ok(Some(base)) => {
                 let writer = &mut self.writers[number];
@@ -271,9 +278,11 @@ impl Life {
             }
         }
         let (number, mut fx) = (self.writers.len(), Vec::new());
-        let by = By { id: id(number), host: number.to_string(), now: self.now, ..By::default() };
+        // Some have looked before, and follow nobody who came since.
+        let after = Some(self.store.newest().epoch).filter(|_| self.rng.below(2) == 0);
+        let by = By { id: id(number), host: number.to_string(), now: self.now, after, ..By::default() };
         let opening = Opening::new(Mode::Write(by), self.options, &mut fx);
-        self.writers.push(Writer::opens(opening, self.options.whole_flushes));
+        self.writers.push(Writer { after, ..Writer::opens(opening, self.options.whole_flushes) });
         self.send(number, fx);
     }
 
@@ -287,64 +296,5 @@ impl Life {
 
     fn look_at_bucket(&mut self) {
         judge::look(&mut self.store, &self.writers).unwrap_or_else(|what| panic!("{what}"));
-    }
-
-    /// The store is well from now on: a last writer gets all done, and everything is looked at.
-    fn end(&mut self) {
-        self.rates = Rates { request_lost: 0, reply_lost: 0, late: 0, refused: 0, torn: 0, flipped: 0, list_lacks: 0 };
-        self.away_until = 0;
-        self.take_over();
-        let last = self.writers.len() - 1;
-        self.live();
-        for round in 0..3 {
-            let writer = &mut self.writers[last];
-            let mut fx = Vec::new();
-            self.stamp += 1;
-            writer.write(round, 1, self.stamp, &mut fx);
-            let ticket = writer.wait(Waited::Flush(writer.changes.len()));
-            let volume = writer.open();
-            match round {
-                0 => volume.checkpoint(&mut fx),
-                1 => volume.collect(0, 90, &mut fx),
-                _ => {}
-            }
-            volume.publish(ticket, &mut fx);
-            self.send(last, fx);
-            self.live();
-            assert!(self.writers[last].waited.is_empty(), "the last writer waits for ever");
-        }
-        self.look_at_bucket();
-        for (manifest, name, content) in std::mem::take(&mut self.snapshots) {
-            let found = self.store.content(Mode::ReadAt(manifest));
-            let found = found.unwrap_or_else(|what| panic!("the snapshot `{name}`: {what}"));
-            assert_eq!(found, content, "the snapshot `{name}` is not what it was");
-        }
-        let mut fx = Vec::new();
-        for block in 0..BLOCKS {
-            let writer = &mut self.writers[last];
-            let (ticket, changes) = (block as u64 + 1_000_000, writer.changes.len());
-            writer.waited.insert(ticket, Waited::Read { block, blocks: 1, changes });
-            let volume = writer.volume.as_mut().expect("the last writer has the volume");
-            volume.read(ticket, sector(block), BLOCK_SECTORS, &mut fx);
-        }
-        self.send(last, fx);
-        self.live();
-        assert!(self.writers[last].waited.is_empty(), "a read waits for ever");
-        self.compare_books(last);
-    }
-
-    /// After the end of a writer its books tell of each object what the map tells: how much is in
-    /// use.
-    fn compare_books(&mut self, last: usize) {
-        let mut fx = Vec::new();
-        let ticket = 2_000_000;
-        let writer = &mut self.writers[last];
-        writer.waited.insert(ticket, Waited::Flush(writer.changes.len()));
-        writer.volume.as_mut().expect("the last writer has the volume").close(ticket, &mut fx);
-        self.send(last, fx);
-        self.live();
-        assert!(self.writers[last].waited.is_empty(), "an end waits for ever");
-        let volume = self.writers[last].open();
-        judge::compare_books(volume, &mut self.store).unwrap_or_else(|what| panic!("{what}"));
     }
 }

@@ -47,6 +47,8 @@ pub(super) struct Writer {
     pub(super) borders: BTreeSet<usize>,
     /// Nothing reaches it before this time.
     pub(super) paused_until: u64,
+    /// The opening that it has looked at, and follows alone.
+    pub(super) after: Option<u32>,
 }
 
 impl Writer {
@@ -78,6 +80,7 @@ impl Writer {
             whole: self.whole,
             borders: self.borders.clone(),
             paused_until: 0,
+            after: self.after,
         }
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What clients and outsiders of a life do, and how their answers are judged.
+//! What clients and outsiders of a life do, how their answers are judged, and the end of a life.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use flashfront_object::{Effect, Mode, Name, Told, Trouble, Wanted, Wish};
 
 use super::{Event, HOUR, Life, VOLUME};
 use crate::objects::content::{BLOCK_SECTORS, BLOCKS, Content, sector, side_by_side};
-use crate::objects::judge::id;
+use crate::objects::judge::{self, id};
+use crate::objects::store::Rates;
 use crate::objects::writers::Waited;
 
 impl Life {
@@ -107,5 +108,69 @@ impl Life {
             let (_, name, _) = self.snapshots.remove(0);
             self.put_wish(Wanted::Forget { name });
         }
+    }
+
+    /// The store is well from now on: a last writer gets all done, and everything is looked at.
+    pub(super) fn end(&mut self) {
+        self.rates = Rates { request_lost: 0, reply_lost: 0, late: 0, refused: 0, torn: 0, flipped: 0, list_lacks: 0 };
+        self.away_until = 0;
+        self.take_over();
+        let last = self.writers.len() - 1;
+        self.live();
+        for round in 0..3 {
+            let writer = &mut self.writers[last];
+            let mut fx = Vec::new();
+            self.stamp += 1;
+            writer.write(round, 1, self.stamp, &mut fx);
+            let ticket = writer.wait(Waited::Flush(writer.changes.len()));
+            let volume = writer.open();
+            match round {
+                0 => volume.checkpoint(&mut fx),
+                1 => volume.collect(0, 90, &mut fx),
+                _ => {}
+            }
+            volume.publish(ticket, &mut fx);
+            self.send(last, fx);
+            self.live();
+            assert!(self.writers[last].waited.is_empty(), "the last writer waits for ever");
+        }
+        self.look_at_bucket();
+        for (manifest, name, content) in std::mem::take(&mut self.snapshots) {
+            let found = self.store.content(Mode::ReadAt(manifest));
+            let found = found.unwrap_or_else(|what| panic!("the snapshot `{name}`: {what}"));
+            assert_eq!(found, content, "the snapshot `{name}` is not what it was");
+        }
+        let mut fx = Vec::new();
+        for block in 0..BLOCKS {
+            let writer = &mut self.writers[last];
+            let (ticket, changes) = (block as u64 + 1_000_000, writer.changes.len());
+            writer.waited.insert(ticket, Waited::Read { block, blocks: 1, changes });
+            let volume = writer.volume.as_mut().expect("the last writer has the volume");
+            volume.read(ticket, sector(block), BLOCK_SECTORS, &mut fx);
+        }
+        self.send(last, fx);
+        self.live();
+        assert!(self.writers[last].waited.is_empty(), "a read waits for ever");
+        self.compare_books(last);
+    }
+
+    /// After the end of a writer its books tell of each object what the map tells: how much is in
+    /// use.
+    fn compare_books(&mut self, last: usize) {
+        let mut fx = Vec::new();
+        let ticket = 2_000_000;
+        let writer = &mut self.writers[last];
+        writer.waited.insert(ticket, Waited::Flush(writer.changes.len()));
+        let owes = self.stamp.is_multiple_of(2);
+        let volume = writer.open();
+        volume.owe(owes);
+        volume.close(ticket, &mut fx);
+        self.send(last, fx);
+        self.live();
+        assert!(self.writers[last].waited.is_empty(), "an end waits for ever");
+        let newest = self.store.newest();
+        assert_eq!((newest.is_open, newest.owes), (false, owes), "the last manifest says who owes");
+        let volume = self.writers[last].open();
+        judge::compare_books(volume, &mut self.store).unwrap_or_else(|what| panic!("{what}"));
     }
 }
