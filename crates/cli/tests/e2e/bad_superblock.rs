@@ -57,7 +57,7 @@ fn flipped(block: &mut [u8; BLOCK]) {
 fn from_the_future(block: &mut [u8; BLOCK]) {
     block[VERSION_AT..VERSION_AT + 4].copy_from_slice(&99_u32.to_le_bytes());
     block[CRC_AT..CRC_AT + 4].fill(0);
-    let crc = crc::Crc::<u32>::new(&crc::CRC_32_ISCSI).checksum(&block[..]);
+    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &block[..]) as u32;
     block[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
 }
 

@@ -41,7 +41,7 @@ fn nbdcopy_brings_in_and_takes_out_the_same() {
         let piece = |nth: u64| {
             if nth % 4 == 3 { vec![0; MIB as usize] } else { random.bytes(MIB as usize) }
         };
-        let bytes: Vec<u8> = (0..128).flat_map(piece).collect();
+        let bytes = (0..128).map(piece).collect::<Vec<_>>().concat();
         fs::write(&image, bytes).expect("the image can be written");
         must(tool("nbdcopy").arg("--flush").arg(&image).arg(volume.uri()));
         let back = volume.place.file("back.img");

@@ -50,7 +50,10 @@ impl Random {
 
     /// That many bytes of noise.
     pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
-        let words = std::iter::repeat_with(|| self.next().to_le_bytes());
-        words.take(len.div_ceil(8)).flatten().take(len).collect()
+        let mut bytes = vec![0; len];
+        for word in bytes.chunks_mut(8) {
+            word.copy_from_slice(&self.next().to_le_bytes()[..word.len()]);
+        }
+        bytes
     }
 }

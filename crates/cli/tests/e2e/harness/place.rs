@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hasher};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use crc_fast::{CrcAlgorithm, Digest};
 use tempfile::TempDir;
 
 /// Bytes hashed at a time.
@@ -67,19 +67,19 @@ impl Place {
 
 /// A hash of a file's content. Zeroes, which are most of it, are only counted.
 fn hash(path: &Path) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
     let mut file = File::open(path).expect("the file is ours");
     let (mut piece, zeroes) = (vec![0; PIECE], vec![0; PIECE]);
     for nth in 0_u64.. {
         let len = (&mut file).take(PIECE as u64).read(&mut piece).expect("the file is ours");
         if len == 0 {
-            hasher.write_u64(file.metadata().expect("the file is open").len());
+            digest.update(&file.metadata().expect("the file is open").len().to_le_bytes());
             break;
         }
         if piece[..len] != zeroes[..len] {
-            hasher.write_u64(nth);
-            hasher.write(&piece[..len]);
+            digest.update(&nth.to_le_bytes());
+            digest.update(&piece[..len]);
         }
     }
-    hasher.finish()
+    digest.finalize()
 }
