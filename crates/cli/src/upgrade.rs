@@ -18,10 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Let a new program take a running daemon's place; clients wait for a moment, and stay connected.
 ///
 /// The new program is started with the daemon's arguments. It first says whether it can go on with
-/// what there is; a refusal changes nothing. Clients of NBD and virtual machines (vhost-user-blk)
-/// are handed over with their connections, and mounts of FUSE with the files that are open. Devices
-/// of ublk are handed over if they were made with --durability always. Clients inside TLS connect
-/// again, with --disconnect. What can't be handed over is said, and then nothing is changed.
+/// what there is; a refusal changes nothing. Clients of NBD (TLS, too) and of vhost-user-blk are
+/// handed over with their connections, mounts of FUSE with the files that are open. Devices of ublk
+/// are handed over if they were made with --durability always. What can't be handed over is said,
+/// and then nothing is changed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -33,8 +33,8 @@ pub(crate) struct Upgrade {
     /// The new program [default: the file that the daemon was started from].
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
-    /// Close connections inside TLS, which can't be handed over. Their clients have to connect
-    /// again.
+    /// Close connections inside TLS: for programs that can't take them over, as they are older.
+    /// Their clients have to connect again.
     #[arg(long)]
     disconnect: bool,
     /// Print the result as JSON.

@@ -76,6 +76,7 @@ mod stamps;
 mod stopping;
 mod terminal;
 mod tls;
+mod tls_upgrade;
 mod told;
 mod try_verb;
 mod ublk;

@@ -3,7 +3,6 @@
 //! client sees an error. Programs that refuse, fail, or are killed cost nothing.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
@@ -19,7 +18,6 @@ use serde_json::Value;
 use crate::harness::{Daemon, MIB, Random, Volume, flashfront, must, output, show, skip_without, tool};
 use crate::kill::verify_after_crash;
 use crate::stamps::{Record, SECTOR};
-use crate::tls::pki;
 use crate::writers::{Answered, lock, write_until_over};
 
 pub(crate) const WRITERS: u64 = 3;
@@ -265,57 +263,6 @@ fn verify_with_fio_by_tcp(threads: &str) {
         (running.join().expect("fio has ended"), stayed)
     });
     assert!(fio.status.success() && stayed > 0, "{stayed} clients stayed; {}\n{}", show(&fio), volume.stderr());
-    daemon.stop();
-    volume.assert_sound();
-}
-
-#[test]
-fn clients_inside_tls_are_cut_off_only_if_that_is_said() {
-    if !skip_without(&["qemu-io"]) {
-        ["--threads=1", "--threads=2"].into_iter().for_each(cut_off_inside_tls);
-    }
-}
-
-fn cut_off_inside_tls(threads: &str) {
-    let volume = Volume::new(CACHE_MIB, ORIGIN_MIB);
-    let pki = pki(volume.place.dir(), "one");
-    must(&mut volume.format());
-    let mut command = volume.serve_nowhere();
-    command.args(["--nbd", "tcp:localhost:0", threads, "--tls-certificates"]).arg(&pki.server);
-    let daemon = Daemon::spawn(&mut command, &volume.log);
-    let port = daemon.ready().rsplit(':').next().expect("it has a port").to_owned();
-    let qemu_io = || {
-        let mut command = tool("qemu-io");
-        let credentials = format!("tls-creds-x509,id=tls,endpoint=client,dir={}", pki.client.display());
-        command.arg("--object").arg(credentials).arg("--image-opts");
-        command.arg(format!("driver=nbd,host=localhost,port={port},tls-creds=tls"));
-        command
-    };
-    let mut client = qemu_io().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("qemu-io can be started");
-    let mut commands = client.stdin.take().expect("it is piped");
-    let mut lines = BufReader::new(client.stdout.take().expect("it is piped")).lines();
-    let mut says = |words: &str| {
-        let mut all = lines.by_ref().map(|line| line.expect("it speaks text"));
-        assert!(all.any(|line| line.contains(words)), "the client never says {words}");
-    };
-    writeln!(commands, "write -P 7 0 4M").expect("the client reads");
-    says("wrote 4194304/4194304");
-
-    let program = flashfront().get_program().to_owned();
-    let said = refused(&volume, Path::new(&program));
-    assert!(said.contains("TLS") && said.contains("--disconnect") && said.contains("nothing was changed"), "{said}");
-    writeln!(commands, "read -P 7 0 4M").expect("nobody was disconnected");
-    says("read 4194304/4194304");
-
-    let text = must(volume.ask("upgrade").args(["--disconnect", "--json"]));
-    let report: Value = serde_json::from_str(&text).expect("it speaks JSON");
-    assert_eq!(report["clients"], 0, "{report}");
-    writeln!(commands, "read -P 7 0 4M").expect("the client reads");
-    drop(commands);
-    says("read failed");
-    client.wait().expect("it ends with its input");
-    let said = must(qemu_io().args(["-c", "read -P 7 0 4M"]));
-    assert!(said.contains("read 4194304/4194304") && !said.contains("failed"), "{said}");
     daemon.stop();
     volume.assert_sound();
 }

@@ -155,8 +155,8 @@ impl Frontend for Carried {
         self.seen.clients.load(Ordering::Relaxed)
     }
 
-    fn stays(&self, forced: bool) -> Option<String> {
-        self.run(move |frontend, _| frontend.stays(forced))
+    fn stays(&self) -> Option<String> {
+        self.run(|frontend, _| frontend.stays())
     }
 
     /// The carrier rings when all clients are held.

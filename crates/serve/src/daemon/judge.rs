@@ -10,7 +10,7 @@ use super::open::unknown_policy;
 use super::resolve;
 use crate::config::{Config, Listener};
 use crate::frontend::nbd::Tls;
-use crate::upgrade::{HAND_OVER, Offer, version};
+use crate::upgrade::{HAND_OVER, HAND_OVER_WITHOUT_TLS, Offer, version};
 
 /// What a daemon with this configuration offers.
 pub(super) fn offer(config: &Config, format: Option<u32>) -> Offer {
@@ -50,7 +50,7 @@ pub(super) fn judge(offered: &Offer, config: &mut Cow<'_, Config>) -> Option<Str
 fn refusal(offered: &Offer, config: &Config) -> Option<String> {
     let newest = format::VERSION;
     let theirs = offered.hand_over;
-    if theirs != HAND_OVER {
+    if ![HAND_OVER_WITHOUT_TLS, HAND_OVER].contains(&theirs) {
         return Some(format!(
             "it takes over by version {HAND_OVER} of the hand-over, and the daemon hands over by version {theirs}"
         ));
@@ -163,7 +163,10 @@ mod tests {
         let judge = |offered: &Offer, config: &Config| judge(offered, &mut Cow::Borrowed(config));
         let said = judge(&offer(&running, Some(99)), &running).unwrap();
         assert!(said.contains("format version 99"), "{said}");
-        let offered = Offer { hand_over: HAND_OVER + 1, ..offer(&running, None) };
-        assert!(judge(&offered, &running).unwrap().contains(&format!("version {}", HAND_OVER + 1)));
+        let by = |hand_over: u32| judge(&Offer { hand_over, ..offer(&running, None) }, &running);
+        for other in [HAND_OVER_WITHOUT_TLS - 1, HAND_OVER + 1] {
+            assert!(by(other).unwrap().contains(&format!("hands over by version {other}")));
+        }
+        assert_eq!((by(HAND_OVER_WITHOUT_TLS), by(HAND_OVER)), (None, None));
     }
 }

@@ -164,7 +164,7 @@ fn to_detach(daemon: &Daemon) -> Result<Aim, String> {
     if daemon.config.disposable_cache.is_some() {
         return Err("with --disposable-cache the next start makes a cache of the device again: stop, and serve without that flag".to_owned());
     }
-    if let Some(why) = daemon.why_not(false) {
+    if let Some(why) = daemon.why_not() {
         return Err(why);
     }
     if engine.superblock().pairing.mirror == Mirror::Whole {
@@ -191,7 +191,7 @@ pub(super) fn order_attach(daemon: &mut Daemon, device: PathBuf, force: bool, op
     } else if device.is_relative() && !is_uri(&device) {
         Some(format!("{}: name the device by its whole path", device.display()))
     } else {
-        daemon.why_not(false)
+        daemon.why_not()
     };
     if let Some(why) = why {
         return refuse(operator, format!("{why}; nothing was changed"));
@@ -292,7 +292,7 @@ fn device(daemon: &Daemon) -> Result<Arc<DeviceFile>, String> {
             "with --disposable-cache each start makes a cache of the whole device: stop, and serve again".to_owned()
         );
     }
-    if let Some(why) = daemon.why_not(false) {
+    if let Some(why) = daemon.why_not() {
         return Err(why);
     }
     if now.pairing.mirror == Mirror::Whole {

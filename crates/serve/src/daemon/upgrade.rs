@@ -23,7 +23,9 @@ use super::{Daemon, limit, link, switch};
 use crate::config::Volume;
 use crate::history::SharedHistory;
 use crate::report::{CounterReport, counted};
-use crate::upgrade::{Bytes, Parcel, Successor, UpgradeOrder, Wish, program, shared_clock_ns, version};
+use crate::upgrade::{
+    Bytes, HAND_OVER_WITHOUT_TLS, Parcel, Successor, UpgradeOrder, Wish, program, shared_clock_ns, version,
+};
 
 impl Daemon {
     /// Takes the next step of an upgrade.
@@ -81,38 +83,43 @@ impl Daemon {
             Wish::Grow => return switch::order_resize(self, NewSize::OfDevice, operator),
             Wish::Shrink { bytes } => return switch::order_resize(self, NewSize::Bytes(bytes), operator),
         };
-        if let Some(why) = self.why_not(disconnect) {
+        if let Some(why) = self.why_not() {
             return refuse(operator, format!("{why}; nothing was changed"));
         }
         let Some(program) = given.or_else(program) else {
             return refuse(operator, "the program's path is not known; say --program PATH".to_owned());
         };
         tracing::info!("upgrade: starting {}, by the operator", program.display());
-        match self.start(program) {
+        match self.start(program, disconnect) {
             Ok(started) => self.upgrading = Upgrading::Starting { started, disconnect, operator },
             Err(error) => refuse(operator, format!("starting a thread: {error}; nothing was changed")),
         }
     }
 
-    /// Starts the new program by a thread, as it takes its time.
-    fn start(&self, program: PathBuf) -> std::io::Result<Receiver<Result<To, String>>> {
+    /// Starts the new program by a thread, as it takes its time. `disconnect`: it gets no client
+    /// inside TLS.
+    fn start(&self, program: PathBuf, disconnect: bool) -> std::io::Result<Receiver<Result<To, String>>> {
         let format = (!self.config.without_cache).then(|| self.pump.engine().superblock().version());
         let mut offered = offer(&self.config, format);
+        if disconnect {
+            offered.hand_over = HAND_OVER_WITHOUT_TLS;
+        }
         if !self.config.without_cache && self.pump.engine().superblock().table.is_some() {
             offered.known = self.config.volumes.iter().map(|volume| volume.name.clone()).collect();
         }
         let (send, started) = channel();
         let stop = self.stop.clone();
         std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || {
+            let started = Successor::start(&program, offered).map_err(|why| advise(why, disconnect));
             // A daemon that has ended needs no successor: it is killed as it is dropped.
-            let _ = send.send(Successor::start(&program, offered).map(To::Program));
+            let _ = send.send(started.map(To::Program));
             stop.wake();
         })?;
         Ok(started)
     }
 
     /// Says why there can be no upgrade now.
-    pub(super) fn why_not(&self, disconnect: bool) -> Option<String> {
+    pub(super) fn why_not(&self) -> Option<String> {
         let status = self.pump.engine().status();
         if self.stop.is_asked() {
             return Some("the daemon was asked to stop".to_owned());
@@ -135,12 +142,12 @@ impl Daemon {
         if self.pump.devices().any_hangs() {
             return Some("a device hangs, see `status`".to_owned());
         }
-        self.pump.clients_stay(disconnect)
+        self.pump.clients_stay()
     }
 
     pub(super) fn hold(&mut self, handing: Handing) -> Upgrading {
         // Something may have changed since the order.
-        if let Some(why) = self.why_not(handing.disconnect) {
+        if let Some(why) = self.why_not() {
             refuse(handing.operator, format!("{why}; nothing was changed"));
             return Upgrading::Not;
         }
@@ -150,12 +157,11 @@ impl Daemon {
     }
 
     fn go_on_holding(&mut self, since: Instant, held_ns: u64, mut handing: Handing) -> Upgrading {
-        let disconnect = handing.disconnect;
         let held = self.pump.are_clients_held();
         // Not before: writes that were taken would go to an origin that may refuse them.
         let drained = handing.to.may_be_dirty() || held && switch::drains_the_rest(self);
         let refusal = if held && drained {
-            match self.why_not(disconnect) {
+            match self.why_not() {
                 None => match self.fill(&mut handing.parcel, held_ns) {
                     Ok(()) => {
                         if let To::Itself(switch) = &mut handing.to {
@@ -179,7 +185,7 @@ impl Daemon {
                 there.push(counted(self.pump.engine().status().blocks_dirty, "dirty block"));
             }
             let there = there.join(", ");
-            self.why_not(disconnect).unwrap_or_else(|| {
+            self.why_not().unwrap_or_else(|| {
                 format!("requests were not finished within {most} s ({there}): a slow origin, or a client that has stopped in the middle; try again")
             })
         };
@@ -277,4 +283,15 @@ impl Daemon {
         let earlier = earlier.as_ref().and_then(|(figures, values)| Some((figures, bytes(*values)?)));
         self.sampler = Some(Sampler::begin(history, &self.sampled(), self.earlier.before_ns, earlier));
     }
+}
+
+/// Says what can be done about a program that takes over by an older version of the hand-over.
+fn advise(why: String, disconnect: bool) -> String {
+    // An older program has only its own words for that.
+    if disconnect || !why.contains("of the hand-over") {
+        return why;
+    }
+    format!(
+        "{why}; say --disconnect to hand over by version {HAND_OVER_WITHOUT_TLS}, which closes connections inside TLS"
+    )
 }

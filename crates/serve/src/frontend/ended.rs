@@ -53,7 +53,7 @@ impl Frontend for Ended {
     }
 
     // No client keeps an upgrade off here, and nothing is to be handed over.
-    fn stays(&self, _forced: bool) -> Option<String> {
+    fn stays(&self) -> Option<String> {
         None
     }
 

@@ -255,14 +255,13 @@ pub trait Frontend {
         self.clients()
     }
 
-    /// Says why its clients can't be handed over to another program; `None`: they can. `forced`: a
-    /// client that can't be is closed instead.
-    fn stays(&self, _forced: bool) -> Option<String> {
+    /// Says why its clients can't be handed over to another program; `None`: they can.
+    fn stays(&self) -> Option<String> {
         Some(format!("{}: its clients can't be handed over", self.uri()))
     }
 
     /// Begins no new request, and accepts no client, until [`Frontend::release`]. Requests that
-    /// were taken are finished. `forced`: connections that can't be handed over are closed.
+    /// were taken are finished. `forced`: connections inside TLS are closed.
     fn hold(&mut self, _forced: bool, _core: &mut dyn Core) {}
 
     /// Whether nothing is under way any more that can't be handed over.

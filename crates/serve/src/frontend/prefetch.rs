@@ -239,7 +239,7 @@ impl Frontend for Prefetch {
         0
     }
 
-    fn stays(&self, _forced: bool) -> Option<String> {
+    fn stays(&self) -> Option<String> {
         None
     }
 

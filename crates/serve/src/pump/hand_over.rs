@@ -7,12 +7,13 @@ use super::Pump;
 use crate::upgrade::Parcel;
 
 impl Pump {
-    /// Says why clients can't be handed over, if they can't. `forced`: some are closed for it.
-    pub(crate) fn clients_stay(&self, forced: bool) -> Option<String> {
-        self.frontends.iter().find_map(|(frontend, _)| frontend.stays(forced))
+    /// Says why clients can't be handed over, if they can't.
+    pub(crate) fn clients_stay(&self) -> Option<String> {
+        self.frontends.iter().find_map(|(frontend, _)| frontend.stays())
     }
 
-    /// Begins no request of a client any more; what was begun is finished.
+    /// Begins no request of a client any more; what was begun is finished. `forced`:
+    /// connections inside TLS are closed.
     pub(crate) fn hold_clients(&mut self, forced: bool) {
         for at in 0..self.frontends.len() {
             let (frontend, mut desk, _) = self.desk(at);

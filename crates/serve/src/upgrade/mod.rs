@@ -26,5 +26,5 @@ pub use parcel::Parcel;
 pub(crate) use parcel::{Bytes, Descriptor};
 pub use predecessor::Predecessor;
 pub use role::Upgraded;
-pub(crate) use role::{HAND_OVER, ms_since, shared_clock_ns, version};
+pub(crate) use role::{HAND_OVER, HAND_OVER_WITHOUT_TLS, ms_since, shared_clock_ns, version};
 pub(crate) use successor::{Successor, program};

@@ -5,6 +5,7 @@
 //! a file in RAM. The daemon keeps the parcel until the successor serves: with it the daemon itself
 //! can serve on.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -57,11 +58,18 @@ pub(crate) struct State {
 }
 
 /// The state, the bytes and the descriptors.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Parcel {
     pub(crate) state: State,
     bytes: Vec<u8>,
     descriptors: Vec<OwnedFd>,
+}
+
+/// The bytes are clients', and keys are among them: they are not shown.
+impl fmt::Debug for Parcel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parcel").field("state", &self.state).finish_non_exhaustive()
+    }
 }
 
 impl Parcel {

@@ -10,7 +10,9 @@ pub(super) const SUCCEEDS: &str = "succeed";
 
 /// The version of the hand-over that this program speaks. A change that an older program would
 /// misunderstand raises it.
-pub(crate) const HAND_OVER: u32 = 4;
+pub(crate) const HAND_OVER: u32 = 5;
+/// The version before, in which no client is inside TLS. All else is the same.
+pub(crate) const HAND_OVER_WITHOUT_TLS: u32 = 4;
 
 /// How an upgrade went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -268,7 +268,7 @@ impl Frontend for Fuse {
         self.shared.visits().len()
     }
 
-    fn stays(&self, _forced: bool) -> Option<String> {
+    fn stays(&self) -> Option<String> {
         None
     }
 

@@ -224,7 +224,7 @@ impl Frontend for Gate {
         0
     }
 
-    fn stays(&self, _forced: bool) -> Option<String> {
+    fn stays(&self) -> Option<String> {
         None
     }
 

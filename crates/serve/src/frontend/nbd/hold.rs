@@ -5,8 +5,9 @@
 //! requests are finished. What is left of its conversation is the protocol's state, bytes that were
 //! not looked at, and bytes that its socket has no room for.
 //!
-//! Inside TLS a conversation has keys, which only the TLS library knows. Such a client keeps the
-//! clients where they are, or is closed, as the operator says.
+//! Inside TLS a conversation has keys, and bytes below it, which go along. A handshake of TLS is
+//! waited for, as the rest of a write is. Programs before version 5 of the hand-over can't go on
+//! with that, so an operator may have clients inside TLS closed.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,10 +25,10 @@ use super::listener::Nbd;
 use super::options::NbdOptions;
 use super::peer::Peer;
 use super::stream::{Socket, Stream};
+use super::tls::{SavedTls, TlsStream};
 use super::wait::Wait;
 use super::way::Place;
 use crate::address::Listen;
-use crate::report::counted;
 use crate::socket::SocketFile;
 use crate::upgrade::{Descriptor, Parcel};
 
@@ -45,6 +46,9 @@ struct SavedNbd {
 pub(super) struct SavedClient {
     socket: Descriptor,
     conversation: Saved,
+    /// What lies below the conversation, inside TLS.
+    #[serde(default)]
+    tls: Option<SavedTls>,
 }
 
 /// The address of another program, and its clients.
@@ -131,7 +135,13 @@ impl Nbd {
             Listen::Tcp { .. } => Socket::Tcp(mio::net::TcpStream::from_std(std::net::TcpStream::from(socket))),
         };
         let visit = Visit::begin(format!("NBD at {}", self.at), socket.peer());
-        let mut peer = Peer::new(Stream::Plain(socket), connection, visit, place);
+        let stream = match &client.tls {
+            None => Stream::Plain(socket),
+            Some(saved) => Stream::Tls(Box::new(TlsStream::take_up(socket, saved, parcel)?)),
+        };
+        let readable = stream.may_have_more();
+        let mut peer = Peer::new(stream, connection, visit, place);
+        peer.readable = readable;
         // Bytes that came before may be a whole request.
         peer.wait = Wait::Own;
         self.peers[number] = Some(peer);
@@ -142,8 +152,8 @@ impl Nbd {
     pub(super) fn register_taken_over(&mut self, registry: &Registry) -> io::Result<()> {
         for number in 0..self.peers.len() {
             let Some(token) = self.tokens.get(number + 1) else { continue };
-            if let Some(Peer { stream: Some(Stream::Plain(socket)), .. }) = &mut self.peers[number] {
-                socket.register(registry, token, Interest::READABLE | Interest::WRITABLE)?;
+            if let Some(Peer { stream: Some(stream), .. }) = &mut self.peers[number] {
+                stream.socket_mut().register(registry, token, Interest::READABLE | Interest::WRITABLE)?;
                 self.mark(number as u16);
                 self.look = true;
             }
@@ -151,24 +161,13 @@ impl Nbd {
         Ok(())
     }
 
-    /// Says why the clients have to stay in this program.
-    pub(super) fn kept_by(&self, forced: bool) -> Option<String> {
-        let inside = self.peers.iter().flatten().filter(|peer| is_inside_tls(peer)).count() as u64;
-        (inside > 0 && !forced).then(|| {
-            format!(
-                "NBD at {}: {} inside TLS, whose sessions can't be handed over; say --disconnect to close these connections, so that the clients connect again",
-                self.at,
-                counted(inside, "client")
-            )
-        })
-    }
-
     /// Begins no request any more; finishes what was begun.
     pub(super) fn hold_clients(&mut self, forced: bool, core: &mut dyn Core) {
         self.hold = Hold::Begun;
         for number in 0..self.peers.len() as u16 {
             let Some(peer) = &mut self.peers[usize::from(number)] else { continue };
-            peer.connection.hold(true);
+            // Until then nothing but TLS is said.
+            peer.connection.hold(peer.wait != Wait::Tls);
             if forced && is_inside_tls(peer) {
                 peer.connection.finish_up(core);
                 peer.wait = Wait::End;
@@ -181,7 +180,8 @@ impl Nbd {
     pub(super) fn are_clients_held(&self) -> bool {
         self.peers.iter().flatten().all(|peer| {
             let sent = !peer.has_output() || !peer.writable;
-            peer.connection.is_at_border() && sent && matches!(peer.stream, Some(Stream::Plain(_)))
+            let stands = peer.stream.as_ref().is_some_and(|stream| !stream.is_handshaking());
+            peer.connection.is_at_border() && sent && stands && peer.wait != Wait::Tls
         })
     }
 
@@ -205,14 +205,19 @@ impl Nbd {
         put_listener(acceptor, &self.at, parcel)?;
         let mut clients = Vec::new();
         for peer in self.peers.iter().flatten() {
-            let Some(Stream::Plain(socket)) = &peer.stream else { return Err(io::ErrorKind::NotConnected.into()) };
-            let socket = parcel.put(socket)?;
-            clients.push(SavedClient { socket, conversation: peer.connection.save(parcel, core) });
+            let Some(stream) = &peer.stream else { return Err(io::ErrorKind::NotConnected.into()) };
+            let socket = parcel.put(stream.socket())?;
+            let tls = match stream {
+                Stream::Plain(_) => None,
+                Stream::Tls(stream) => Some(stream.save(parcel)?),
+            };
+            clients.push(SavedClient { socket, conversation: peer.connection.save(parcel, core), tls });
         }
         if let Acceptor::Gate(handed) = acceptor {
             for accepted in handed.look() {
                 let socket = parcel.put(&accepted.socket)?;
-                clients.push(SavedClient { socket, conversation: Connection::new(0, security).save(parcel, core) });
+                let conversation = Connection::new(0, security).save(parcel, core);
+                clients.push(SavedClient { socket, conversation, tls: None });
             }
         }
         parcel.state.clients += clients.len() as u64;

@@ -200,7 +200,9 @@ impl Nbd {
                 peer.wait = Wait::Own;
                 break;
             }
-            peer.wait = peer.connection.advance(core, may_alloc);
+            // A handshake of TLS goes on while clients are held, as no other program can.
+            let shakes_on = stream.is_handshaking() && peer.wait != Wait::End;
+            peer.wait = if shakes_on { Wait::Input } else { peer.connection.advance(core, may_alloc) };
             if peer.wait != Wait::Input || !peer.readable || bytes >= TURN_BYTES {
                 break;
             }
@@ -417,8 +419,8 @@ impl Frontend for Nbd {
         self.peers.iter().all(Option::is_none)
     }
 
-    fn stays(&self, forced: bool) -> Option<String> {
-        self.kept_by(forced)
+    fn stays(&self) -> Option<String> {
+        None
     }
 
     fn hold(&mut self, forced: bool, core: &mut dyn Core) {

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use mio::Registry;
+use mio::{Registry, event::Source};
 
 use super::super::Core;
 use super::super::holding::Hold;
@@ -59,6 +59,7 @@ impl Nbd {
             Ok(stream) => {
                 peer.stream = Some(Stream::Tls(Box::new(stream)));
                 peer.connection.enter_tls();
+                peer.connection.hold(self.hold != Hold::No);
                 peer.wait = Wait::Input;
             }
             Err(_) => self.hang_up(number, core),
@@ -72,7 +73,12 @@ impl Nbd {
             && peer.is_over()
         {
             if let Some(stream) = &mut peer.stream {
-                stream.close(registry);
+                // Another program goes on with it otherwise, and is at another record by now.
+                if self.hold != Hold::Handed {
+                    stream.say_goodbye();
+                }
+                // It is closed next, which does the same.
+                drop(stream.socket_mut().deregister(registry));
             }
             *place = None;
         }

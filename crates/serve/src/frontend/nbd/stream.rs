@@ -147,13 +147,26 @@ impl Stream {
         }
     }
 
-    /// Says the end of the session, before the socket is closed.
-    pub(super) fn close(&mut self, registry: &Registry) {
-        let socket = match self {
+    /// The socket, below TLS if there is any.
+    pub(super) fn socket(&self) -> &Socket {
+        match self {
             Self::Plain(socket) => socket,
+            Self::Tls(stream) => stream.socket(),
+        }
+    }
+
+    pub(super) fn socket_mut(&mut self) -> &mut Socket {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => stream.socket_mut(),
+        }
+    }
+
+    /// Says the end of the session, before the socket is closed.
+    pub(super) fn say_goodbye(&mut self) {
+        match self {
+            Self::Plain(_) => {}
             Self::Tls(stream) => stream.say_goodbye(),
-        };
-        // It is closed next, which does the same.
-        drop(socket.deregister(registry));
+        }
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! NBD inside TLS: the operator's certificates, and a client's stream.
 //!
-//! TLS itself is rustls (versions 1.2 and 1.3), which does no I/O. It is the cargo feature `tls`;
-//! without it [`Tls`] has no values, so that everybody else needs no `cfg`.
+//! The handshake is rustls's (versions 1.2 and 1.3). What follows are `records`, by the `keys` that
+//! the handshake ended with, so that another process can go on with them (ADR 0085). TLS is the
+//! cargo feature `tls`; without it [`Tls`] has no values, so that everybody else needs no `cfg`.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,16 +17,24 @@ mod certificates;
 #[cfg(feature = "tls")]
 mod der;
 #[cfg(feature = "tls")]
+mod fault;
+#[cfg(feature = "tls")]
+mod handshake;
+#[cfg(feature = "tls")]
+mod keys;
+#[cfg(feature = "tls")]
+mod records;
+#[cfg(feature = "tls")]
 mod session;
 
 #[cfg(not(feature = "tls"))]
 pub use absent::Tls;
 #[cfg(not(feature = "tls"))]
-pub(super) use absent::TlsStream;
+pub(super) use absent::{SavedTls, TlsStream};
 #[cfg(feature = "tls")]
 pub use certificates::Tls;
 #[cfg(feature = "tls")]
-pub(super) use session::TlsStream;
+pub(super) use session::{SavedTls, TlsStream};
 
 /// Why TLS can't be set up.
 #[derive(Debug, thiserror::Error)]

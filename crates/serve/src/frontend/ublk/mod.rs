@@ -403,7 +403,7 @@ impl Frontend for Ublk {
         self.phase == Phase::Gone && self.table.is_empty()
     }
 
-    fn stays(&self, _forced: bool) -> Option<String> {
+    fn stays(&self) -> Option<String> {
         self.ends_with_this()
     }
 

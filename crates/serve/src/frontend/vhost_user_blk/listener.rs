@@ -469,7 +469,7 @@ impl Frontend for VhostUserBlk {
         self.peers.iter().flatten().count()
     }
 
-    fn stays(&self, _forced: bool) -> Option<String> {
+    fn stays(&self) -> Option<String> {
         None
     }
 

@@ -4,7 +4,9 @@
 
 mod client;
 mod files;
+mod handed;
 mod harm;
+mod hold;
 mod pki;
 mod sessions;
 mod speed;

@@ -10,10 +10,11 @@ use flashfront_engine::Time;
 use mio::{Events, Poll};
 use tempfile::TempDir;
 
-use super::super::super::{Frontend, TokenRange};
+use super::super::super::{Core, Frontend, TokenRange};
 use super::super::{LONGEST_READ_BYTES, Listen, Nbd, NbdOptions};
 use super::ram::Ram;
 use super::talk::{hello, request};
+use crate::upgrade::Parcel;
 use flashfront_nbd_proto::wire::command;
 
 pub(super) struct Turns {
@@ -40,6 +41,27 @@ impl Turns {
         Self { nbd, poll, ram, now: Time(0), path, _dir: dir }
     }
 
+    /// Holds all clients, as far as they come by themselves.
+    pub(super) fn hold(&mut self, forced: bool) {
+        self.nbd.hold(forced, &mut self.ram);
+        self.settle();
+    }
+
+    /// Gives everything to another front-end, as to another program.
+    pub(super) fn hand_over(mut self) -> Self {
+        let mut parcel = Parcel::default();
+        self.nbd.hand_over(&mut parcel, &mut self.ram).unwrap();
+        let (at, options) = (Listen::Unix(self.path.clone()), self.nbd.options.clone());
+        let mut nbd = Nbd::take_over(&at, options, 0, self.ram.exports(), &parcel).unwrap();
+        let poll = Poll::new().unwrap();
+        let count = nbd.tokens_max();
+        nbd.register(poll.registry(), TokenRange { first: 0, count }).unwrap();
+        // What the one before does now, clients never see.
+        self.nbd.stop(self.poll.registry(), &mut self.ram);
+        self.settle();
+        Self { nbd, poll, ..self }
+    }
+
     /// Turns until nothing moves any more. Requests stay in the queue.
     pub(super) fn settle(&mut self) {
         while self.turn() {}
@@ -57,7 +79,7 @@ impl Turns {
     }
 
     /// Carries out the first `count` requests of the queue.
-    fn execute(&mut self, count: usize) {
+    pub(super) fn execute(&mut self, count: usize) {
         for request in self.ram.queue.drain(..count).collect::<Vec<_>>() {
             if self.ram.refuses(&request) {
                 self.nbd.refused(request.id, &mut self.ram);

@@ -4,8 +4,11 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use super::TlsError;
 use crate::frontend::nbd::stream::Socket;
+use crate::upgrade::Parcel;
 
 /// Never there.
 #[derive(Clone, Debug)]
@@ -57,7 +60,27 @@ impl TlsStream {
         match *self {}
     }
 
-    pub(in crate::frontend::nbd) fn say_goodbye(&mut self) -> &mut Socket {
+    pub(in crate::frontend::nbd) fn socket(&self) -> &Socket {
         match *self {}
     }
+
+    pub(in crate::frontend::nbd) fn socket_mut(&mut self) -> &mut Socket {
+        match *self {}
+    }
+
+    pub(in crate::frontend::nbd) fn say_goodbye(&mut self) {
+        match *self {}
+    }
+
+    pub(in crate::frontend::nbd) fn save(&self, _parcel: &mut Parcel) -> io::Result<SavedTls> {
+        match *self {}
+    }
+
+    pub(in crate::frontend::nbd) fn take_up(_: Socket, saved: &SavedTls, _parcel: &Parcel) -> io::Result<Self> {
+        match *saved {}
+    }
 }
+
+/// Never there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::frontend::nbd) enum SavedTls {}

@@ -84,7 +84,7 @@ impl Tls {
 
     /// Goes on with a client inside TLS.
     pub(in crate::frontend::nbd) fn start(&self, socket: Socket) -> io::Result<TlsStream> {
-        TlsStream::new(socket, self.config())
+        TlsStream::new(socket, &self.config())
     }
 
     /// Puts the certificates of `other` in place of these. New connections use them; old

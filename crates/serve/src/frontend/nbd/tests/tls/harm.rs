@@ -150,7 +150,7 @@ fn damage_on_the_way_ends_the_connection() {
 }
 
 /// A client that has been told to begin.
-fn asked_in(turns: &mut Turns) -> UnixStream {
+pub(super) fn asked_in(turns: &mut Turns) -> UnixStream {
     let mut socket = UnixStream::connect(&turns.path).unwrap();
     socket.write_all(&ask()).unwrap();
     turns.settle();

@@ -60,14 +60,19 @@ impl Pki {
         NbdOptions { tls: Some(Tls::load(self.dir(), verify_peer).unwrap()), ..NbdOptions::default() }
     }
 
-    /// A client that trusts this authority, and shows a certificate of `shows`.
-    pub(super) fn client(&self, version: &'static SupportedProtocolVersion, shows: Option<&Self>) -> Arc<ClientConfig> {
+    /// What a client trusts.
+    pub(super) fn roots(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         roots.add(self.root.clone()).unwrap();
+        roots
+    }
+
+    /// A client that trusts this authority, and shows a certificate of `shows`.
+    pub(super) fn client(&self, version: &'static SupportedProtocolVersion, shows: Option<&Self>) -> Arc<ClientConfig> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&[version])
             .unwrap()
-            .with_root_certificates(roots);
+            .with_root_certificates(self.roots());
         let config = match shows {
             None => builder.with_no_client_auth(),
             Some(pki) => {
