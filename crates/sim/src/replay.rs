@@ -111,8 +111,8 @@ pub struct Reading {
     pub flushes: u64,
     /// Requests that repeated another one, and were dropped.
     pub echoes_dropped: u64,
-    /// How often the trace's times went back by more than jitter. The clock then goes on from where
-    /// it was.
+    /// How often the trace's times stepped back by more than jitter, or on by more than a year. The
+    /// clock then goes on from where it was.
     pub times_back: u64,
     /// Whether the trace's requests have times.
     pub timed: bool,

@@ -27,6 +27,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 mod text;
+mod times;
 
 pub use action::Action;
 pub use echo::Echoes;
@@ -35,6 +36,7 @@ pub use format::{Format, FormatError};
 pub use grid_finder::{Ahead, DiskGrid, GridFinder};
 pub use made::Load as MadeLoad;
 pub use reader::{OpenError, Options, ReadError, Reader};
-pub use record::{DATA_SECTORS_MAX, Op, Record, SECTOR_BYTES, SECTOR_MAX};
+pub use record::{DATA_SECTORS_MAX, Op, PLACE_SECTORS_MAX, Record, SECTOR_BYTES, SECTOR_MAX};
 pub use report::{BAD_SHOWN, Bad, Position, Reason, Report};
 pub use split::{Access, Accesses, Grid};
+pub use times::FAR_NS;

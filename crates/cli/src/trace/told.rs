@@ -74,8 +74,8 @@ pub(crate) fn remarks(name: &str, source: &Source, reading: &Reading) {
     }
     if reading.times_back > 0 {
         tracing::warn!(
-            "{name}: its times go back by more than 10 s ({}), as where traces were joined; they are taken to go on from where they were. If it is not in order, sort it: smq, \
-             --flash-writes-per-day and --drop-echoes go by the time",
+            "{name}: its times step back by more than 10 s, or on by more than a year ({}), as where traces were joined or a clock was set; they are taken to go on from where they were. \
+             If it is not in order, sort it: `advise`, smq, --flash-writes-per-day and --drop-echoes go by the time",
             counted(reading.times_back, "time", "times")
         );
     }

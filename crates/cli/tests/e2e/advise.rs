@@ -114,7 +114,7 @@ fn advise_refuses_what_it_can_t_answer() {
     fs::write(&far, "0.0 ; 9000000000000 ; 8 ; R ; 0.0 ; 0.0\n").expect("a file can be made here");
     for (args, path, words) in [
         (&[][..], &place.file("none"), &["none", "can't be opened"][..]),
-        (&[], &far, &["far.load", "128 TiB", "--format"]),
+        (&[], &far, &["far.load", "none of the known formats", "--format"]),
         (&[], &PathBuf::from("/dev/null"), &["not a regular file"]),
         (&["--strict"], &trace, &["hot.load", "without --strict"]),
         (&["--cache-size", "1MiB"], &trace, &["--cache-size", "1.00 MiB", "64.0 MiB"]),

@@ -186,7 +186,7 @@ fn sim_replay_takes_joined_traces_one_behind_the_other() {
     let (line, said) = (replay(&trace, &["--json"]), show(&replay(&trace, &[])));
     let line: Value = serde_json::from_slice(&line.stdout).expect("a line of JSON");
     assert_eq!((&line["requests"], &line["echoes_dropped"], &line["times_back"]), (&240.into(), &0.into(), &3.into()));
-    assert!(said.contains("go back") && said.contains("3 times"), "{said}");
+    assert!(said.contains("step back") && said.contains("3 times"), "{said}");
     let untimed = place.file("blocks");
     fs::write(&untimed, "1\n2\n1\n".repeat(9)).expect("a file can be made here");
     let said = show(&replay(&untimed, &["--format", "blocks"]));

@@ -9,11 +9,12 @@ use flashfront_engine::BLOCK_BYTES;
 use crate::replay::key::{BLOCK_OF_KEY, STRETCH_BITS};
 use crate::replay::survey::Unique;
 use crate::replay::{Blocks, Progress, Reading, Source, SourceError};
+use crate::trace::{PLACE_SECTORS_MAX, SECTOR_BYTES};
 
 /// Disks end at a multiple of this.
 const DISK_UNIT_BYTES: u64 = 1 << 30;
 /// Disks of more than that together are none: the engine finds its way on 256 TiB.
-const ORIGIN_BYTES_MAX: u64 = 128 << 40;
+const ORIGIN_BYTES_MAX: u64 = PLACE_SECTORS_MAX * SECTOR_BYTES;
 
 /// The figures of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -176,8 +176,8 @@ impl Blocks {
         &self.disks
     }
 
-    /// How often the trace's times went back by more than jitter. The clock then goes on from where
-    /// it was.
+    /// How often the trace's times stepped back by more than jitter, or on by more than a year. The
+    /// clock then goes on from where it was.
     #[must_use]
     pub const fn times_back(&self) -> u64 {
         self.clock.anew

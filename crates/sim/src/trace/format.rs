@@ -8,7 +8,7 @@
 use super::action::Action;
 use super::head::{Fit, Head};
 use super::item::{Binary, Item, Lines, Parser};
-use super::record::{DATA_SECTORS_MAX, Op, Record, SECTOR_BYTES, SECTOR_MAX};
+use super::record::{DATA_SECTORS_MAX, Op, PLACE_SECTORS_MAX, Record, SECTOR_BYTES, SECTOR_MAX};
 use super::report::Reason;
 
 /// A format of traces.
@@ -83,8 +83,17 @@ const COMMENT: &str = "comments";
 const HEADER: &str = "header lines";
 const EMPTY: &str = "requests of no length";
 
-/// A request in sectors. All formats make their records here, so that all have the same limits.
+/// A request in sectors. All formats of disks make their records here, so that all have the same
+/// limits.
 fn record(time_ns: Option<u64>, op: Op, device: u32, sector: u64, sectors: u64) -> Result<Item, Reason> {
+    match named(time_ns, op, device, sector, sectors)? {
+        Item::Record(_) if sector + sectors > PLACE_SECTORS_MAX => Err(Reason::TooLarge("place")),
+        item => Ok(item),
+    }
+}
+
+/// A request whose place is the name of an object, which may be any number.
+fn named(time_ns: Option<u64>, op: Op, device: u32, sector: u64, sectors: u64) -> Result<Item, Reason> {
     if sectors == 0 && op != Op::Flush {
         return Ok(Item::Skipped(EMPTY));
     }

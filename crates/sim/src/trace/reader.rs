@@ -4,6 +4,9 @@
 //! Each piece of the trace becomes a record, is skipped by kind, or is bad, with place and reason:
 //! nothing is dropped in silence. Bad lines don't end a trace, unless that is asked for. A damaged
 //! file ends where its damage begins.
+//!
+//! A line or record whose time is far from both neighbours is bad as well (`times.rs` has the
+//! rule). Steps that last are left as they are: whoever needs a clock makes one of the times.
 
 use std::fmt::{self, Display};
 use std::io::{self, Read};
@@ -16,6 +19,7 @@ use super::head::Head;
 use super::item::{Item, Parser, RECORD_BYTES_MAX};
 use super::record::Record;
 use super::report::{Bad, Position, Reason, Report};
+use super::times::Times;
 
 /// The longest line. Longer lines are bad: those of a trace have some hundreds of bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -105,6 +109,7 @@ pub struct Reader {
     too_long: bool,
     strict: bool,
     over: bool,
+    times: Times,
     report: Report,
 }
 
@@ -155,6 +160,7 @@ impl Reader {
             too_long: false,
             strict: options.strict,
             over: false,
+            times: Times::default(),
             report: Report::default(),
         })
     }
@@ -185,18 +191,26 @@ impl Reader {
         error
     }
 
-    /// Counts an item. A record is returned for the caller.
-    fn found(&mut self, item: Item) -> Option<Result<Record, ReadError>> {
+    /// Counts an item. A record is judged by its time, with the complaint that it may deserve.
+    fn found(&mut self, item: Item, complaint: Option<Bad>) -> Option<Result<Record, ReadError>> {
         match item {
-            Item::Record(record) => {
-                self.report.records += 1;
-                Some(Ok(record))
-            }
+            Item::Record(record) => match self.times.add(record, complaint) {
+                Some(bad) => self.bad(bad),
+                None => None,
+            },
             Item::Skipped(kind) => {
                 self.report.skip(kind);
                 None
             }
         }
+        .or_else(|| self.believed())
+    }
+
+    /// The next record that is known to be sound.
+    fn believed(&mut self) -> Option<Result<Record, ReadError>> {
+        let record = self.times.next()?;
+        self.report.records += 1;
+        Some(Ok(record))
     }
 
     /// Ends the trace. The rest is half a record at most. If the trace ended for a bad reason, the
@@ -240,13 +254,19 @@ impl Reader {
             let item = match &mut self.parser {
                 _ if std::mem::take(&mut self.too_long) => None,
                 _ if length > LINE_BYTES_MAX => Some(Err(Bad::new(place, Reason::LineTooLong, line))),
-                Parser::Lines(parser) => Some(parser.line(line).map_err(|reason| Bad::new(place, reason, line))),
+                Parser::Lines(parser) => Some(match parser.line(line) {
+                    Ok(item) => {
+                        let complaint = self.times.complaint(&item, place, line);
+                        Ok((item, complaint))
+                    }
+                    Err(reason) => Err(Bad::new(place, reason, line)),
+                }),
                 Parser::Binary(_) => None,
             };
             self.buffer.pass(length + usize::from(end.is_some()));
             searched = 0;
             let found = match item {
-                Some(Ok(item)) => self.found(item),
+                Some(Ok((item, complaint))) => self.found(item, complaint),
                 Some(Err(bad)) => self.bad(bad),
                 None => None,
             };
@@ -278,7 +298,10 @@ impl Reader {
             let place = Position::Byte(self.buffer.passed);
             self.buffer.pass(bytes);
             let found = match item {
-                Ok(item) => self.found(item),
+                Ok(item) => {
+                    let complaint = self.times.complaint(&item, place, b"");
+                    self.found(item, complaint)
+                }
                 Err(reason) => self.bad(Bad::new(place, reason, b"")),
             };
             if found.is_some() {
@@ -292,12 +315,19 @@ impl Iterator for Reader {
     type Item = Result<Record, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Some(record) = self.believed() {
+            return Some(record);
+        }
         if self.over {
             return None;
         }
-        match self.parser {
+        let next = match self.parser {
             Parser::Lines(_) => self.next_line(),
             Parser::Binary(_) => self.next_record(),
-        }
+        };
+        next.or_else(|| {
+            self.times.end();
+            self.believed()
+        })
     }
 }

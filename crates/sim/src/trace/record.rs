@@ -8,6 +8,10 @@ pub const SECTOR_BYTES: u64 = 512;
 /// is some MiB.
 pub const DATA_SECTORS_MAX: u64 = 1 << 21;
 
+/// No request of a disk ends behind this sector: no disk has more than 128 TiB. Objects have names
+/// in place of places, and these may be as large as [`SECTOR_MAX`].
+pub const PLACE_SECTORS_MAX: u64 = 1 << 38;
+
 /// No record ends behind this sector, so that sums of places don't overflow.
 pub const SECTOR_MAX: u64 = 1 << 62;
 

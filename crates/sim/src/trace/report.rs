@@ -38,6 +38,8 @@ pub enum Reason {
     NotNumber(&'static str),
     /// This field is larger than can be.
     TooLarge(&'static str),
+    /// The time is far from those before and behind, which are near to each other.
+    TimeOff,
     /// This field has none of the known values.
     Unknown(&'static str),
     /// There are more fields than the format has.
@@ -60,6 +62,7 @@ impl Display for Reason {
             Self::Missing(field) => write!(f, "no {field}"),
             Self::NotNumber(field) => write!(f, "the {field} is no number"),
             Self::TooLarge(field) => write!(f, "the {field} is too large"),
+            Self::TimeOff => write!(f, "the time is far from those before and behind"),
             Self::Unknown(field) => write!(f, "unknown {field}"),
             Self::Extra => write!(f, "more fields than the format has"),
             Self::TooManyNames => write!(f, "more different names of disks than a trace can have"),

@@ -299,6 +299,53 @@ fn only_five_bad_lines_are_kept() {
     assert_eq!(report.first_bad[4].place, Position::Line(105));
 }
 
+/// A trace of MSR with one request a second, in which these lines are others.
+fn msr(lines: u64, others: &[(u64, &str)]) -> Vec<u8> {
+    let line = |nth: u64| match others.iter().find(|it| it.0 == nth) {
+        Some((_, other)) => format!("{other}\n"),
+        None => format!("{},h,0,Read,{},4096,1\n", 128_166_372_000_000_000 + nth * 10_000_000, nth * 4096),
+    };
+    (1..=lines).map(line).collect::<String>().into_bytes()
+}
+
+#[test]
+fn a_line_with_a_damaged_time_is_bad_and_named() {
+    let (early, late) = ("1,h,0,Read,4096,4096,1", "128166472000000000,h,0,Read,0,4096,1");
+    for (place, line) in [(500, early), (500, late), (999, early), (999, late), (2, late)] {
+        let (records, report, _) = read(&msr(1000, &[(place, line)]), &Options::default()).unwrap();
+        let bad: Vec<String> = report.first_bad.iter().map(ToString::to_string).collect();
+        assert_eq!(bad, [format!("line {place}: the time is far from those before and behind: `{line}`")]);
+        assert_eq!((records.len(), report.records, report.bad), (999, 999, 1));
+        assert!(records.windows(2).all(|it| it[0].time_ns < it[1].time_ns));
+    }
+    let strict = Options { strict: true, ..Options::default() };
+    let mut reader = Reader::new(Cursor::new(msr(1000, &[(500, early)])), &strict).unwrap();
+    assert!(reader.find_map(Result::err).unwrap().to_string().starts_with("line 500: the time"));
+}
+
+#[test]
+fn steps_of_time_that_last_are_no_damage() {
+    // Two traces are joined, of which the first rests before its last request.
+    let joined = [msr(200, &[(200, "128166374500000000,h,0,Read,0,4096,1")]), msr(200, &[])].concat();
+    for (bytes, lines) in [(joined, 400), (msr(100, &[(1, "1,h,0,Read,0,4096,1"), (100, "2,h,0,Read,0,4096,1")]), 100)]
+    {
+        let (records, report, _) = read(&bytes, &Options::default()).unwrap();
+        assert_eq!((records.len(), report.bad), (lines, 0), "{:?}", report.first_bad);
+    }
+}
+
+#[test]
+fn a_line_with_a_damaged_place_is_bad_and_names_of_objects_are_no_places() {
+    let bytes = msr(1000, &[(900, "128166381000000000,h,0,Read,9223372036854771712,4096,1")]);
+    let (records, report, _) = read(&bytes, &Options::default()).unwrap();
+    assert_eq!((records.len(), report.bad), (999, 1));
+    assert!(report.first_bad[0].to_string().starts_with("line 900: the place is too large"), "{:?}", report.first_bad);
+    let end = format!("128166381000000000,h,0,Read,{},4096,1", (128_u64 << 40) - 4096);
+    assert_eq!(read(&msr(1000, &[(900, &end)]), &Options::default()).unwrap().1.bad, 0);
+    let (records, report, _) = read(b"1152921504606846\n7\n", &by_format("blocks")).unwrap();
+    assert_eq!((records.len(), report.bad), (2, 0), "{:?}", report.first_bad);
+}
+
 #[test]
 fn long_lines_are_bad_once_and_take_no_room() {
     for length in [65_537, 300_000, 1_000_000] {

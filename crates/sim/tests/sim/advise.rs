@@ -147,11 +147,50 @@ fn it_can_be_stopped_and_says_how_far_it_is() {
     assert!(matches!(stopped, Err(SourceError::Stopped { .. })), "{stopped:?}");
 }
 
+/// A question about a trace of MSR, whose lines these are.
+fn of_msr(name: &str, lines: impl Iterator<Item = String>) -> Question {
+    let mut question = question(name, std::iter::empty());
+    question.source.path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("advise-{name}.csv"));
+    fs::write(&question.source.path, lines.collect::<String>()).expect("the target folder can be written");
+    question
+}
+
 #[test]
-fn places_that_no_disk_has_are_refused() {
-    let far = question("far", [(0.0, 'R', 1 << 36, 1)].into_iter());
+fn more_disks_than_a_cache_can_have_are_refused() {
+    let far = of_msr("far", (0..2).map(|disk| format!("{disk},h,{disk},Read,{},4096,1\n", 100_u64 << 40)));
     let refused = advise(&far, &Progress::default());
-    assert!(matches!(refused, Err(SourceError::Far { format: "blkreplay", .. })), "{refused:?}");
+    assert!(matches!(refused, Err(SourceError::Far { format: "msr", .. })), "{refused:?}");
+}
+
+/// The times of MSR's traces are near the end of what a number of nanoseconds holds.
+#[test]
+fn a_damaged_line_changes_no_advice() {
+    let with = |name: &str, others: &[(u64, &str)]| {
+        let mut rng = Rng::new(7);
+        let line = |nth: u64| {
+            let (time, offset) = (128_166_372_000_016_595 + nth * 100_000, rng.below(1_000) * 64 * 4096);
+            let other = others.iter().find(|it| it.0 == nth).map(|it| format!("{}\n", it.1));
+            other.unwrap_or_else(|| format!("{time},h,0,Read,{offset},4096,1\n"))
+        };
+        advised(&of_msr(name, (0..6_000).map(line)))
+    };
+    let sound = with("sound", &[]);
+    assert_eq!(sound.survey.span_ns, Some(5_999 * 10_000_000));
+    for (name, others) in [
+        ("early", &[(3_000, "1,h,0,Read,4096,4096,1")][..]),
+        ("late", &[(3_000, "184467440737095515,h,0,Read,4096,4096,1")]),
+        ("first", &[(0, "1,h,0,Read,4096,4096,1")]),
+        ("last", &[(5_999, "184467440737095515,h,0,Read,4096,4096,1")]),
+        ("twice", &[(3_000, "1,h,0,Read,4096,4096,1"), (3_001, "5,h,0,Read,4096,4096,1")]),
+        ("place", &[(3_000, "128166372300016595,h,0,Read,9223372036854771712,4096,1")]),
+    ] {
+        let found = with(name, others);
+        let span_ns = found.survey.span_ns.expect("it has times");
+        assert!((59_900_000_000..60_000_000_000).contains(&span_ns), "{name}: {span_ns}");
+        assert_eq!((found.alone.played.late_ns, found.survey.origin_bytes), (0, 1 << 30), "{name}");
+        let [one, other] = [&sound, &found].map(|it| it.alone.played.mean_ns() as f64);
+        assert!((one / other - 1.0).abs() < 0.02, "{name}: {other} and not {one}");
+    }
 }
 
 /// Plays a trace in the third version of the fio log, which has places in bytes and FLUSHes as

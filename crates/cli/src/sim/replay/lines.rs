@@ -42,7 +42,8 @@ pub(in crate::sim) struct Line<'a> {
     /// Requests that repeat one within this time are dropped; null if they aren't.
     drop_echoes_ms: Option<u64>,
     echoes_dropped: u64,
-    /// How often times went back by more than 10 s, and were taken to go on from where they were.
+    /// How often times stepped back by more than 10 s or on by more than a year. They were taken to
+    /// go on from where they were.
     times_back: u64,
     /// Which events of blktrace and blkparse are requests.
     action: &'static str,

@@ -2,7 +2,7 @@
 //! A plain list of blocks has the number of one 4 KiB block a line, as the LIRS paper's traces do.
 //! A `*` separates phases there, and is skipped, as is a comment that begins with `#`.
 
-use super::{BLANK, COMMENT, Format, Item, Lines, Parser, record};
+use super::{BLANK, COMMENT, Format, Item, Lines, Parser, named};
 use crate::trace::Op;
 use crate::trace::head::Fit;
 use crate::trace::report::Reason;
@@ -31,6 +31,6 @@ impl Lines for Blocks {
         };
         let sector = number(word, "block")?.checked_mul(BLOCK_SECTORS).ok_or(Reason::TooLarge("block"))?;
         fields.end()?;
-        record(None, Op::Read, 0, sector, BLOCK_SECTORS)
+        named(None, Op::Read, 0, sector, BLOCK_SECTORS)
     }
 }

@@ -7,7 +7,7 @@
 //! sectors, and sizes bytes, `oracle-general-lba` reads them so. Nothing in the file tells the two
 //! apart. There is no direction: all requests are reads.
 
-use super::{Binary, Format, Item, Parser, le, record};
+use super::{Binary, Format, Item, Parser, le, named};
 use crate::trace::head::{Fit, LINES_PER_BAD};
 use crate::trace::report::Reason;
 use crate::trace::text::SECOND;
@@ -70,7 +70,7 @@ impl OracleGeneral {
             Objects::Blocks => ((object & BLOCK_MASK) * BLOCK_SECTORS, BLOCK_SECTORS),
             Objects::Sectors => (object, size.div_ceil(SECTOR_BYTES)),
         };
-        record(Some(time * SECOND), Op::Read, 0, sector, sectors)
+        named(Some(time * SECOND), Op::Read, 0, sector, sectors)
     }
 }
 

@@ -324,7 +324,7 @@ fn blktrace(big: bool) -> Fixture {
     bytes.extend(event(10, 40, 4096, 1 | 8 | 16, 1, 0));
     bytes.extend(event(11, 40, 4096, 1 | 128, 8, 0));
     bytes.extend(event(12, 48, 8192, 2 | 4 | 16, 0x101, 8));
-    bytes.extend(event(13, 1 << 40, 1 << 30, 2 | 0x2000 | 16, 1, 0));
+    bytes.extend(event(13, 1 << 37, 1 << 30, 2 | 0x2000 | 16, 1, 0));
     bytes.extend(event(14, 0, 0, 2 | 4 | 8 | 16, 1, 0));
     bytes.extend(event(15, 0, 36, 1 | 512 | 16, 1, 0));
     bytes.extend(event(15, 0, 0, 1 | 16, 1, 0));
@@ -335,7 +335,7 @@ fn blktrace(big: bool) -> Fixture {
     let records = [
         (Some(10), Read, SDB, 40, 8),
         (Some(12), Write, SDB, 48, 16),
-        (Some(13), Discard, SDB, 1 << 40, 1 << 21),
+        (Some(13), Discard, SDB, 1 << 37, 1 << 21),
         (Some(14), Flush, SDB, 0, 0),
         (Some(17), Write, SDB, 7, 1),
     ];
