@@ -214,13 +214,24 @@ fn mode(advice: &Advice, choice: &Choice) -> String {
             time(Mode::Writearound)
         ),
         Mode::Writethrough => format!(
-            "Mode: writethrough, as writeback is hardly faster ({} a request), and nothing is lost with the cache device.",
+            "Mode: writethrough, as writeback is {} ({} a request), and nothing is lost with the cache device.",
+            compared_with(of(Mode::Writeback), choice.mean_ns),
             time(Mode::Writeback)
         ),
         _ => format!(
-            "Mode: writearound, as writeback is hardly faster ({} a request), what is written needn't go to flash, and nothing is lost with the cache device.",
+            "Mode: writearound, as writeback is {} ({} a request), what is written needn't go to flash, and nothing is lost with the cache device.",
+            compared_with(of(Mode::Writeback), choice.mean_ns),
             time(Mode::Writeback)
         ),
+    }
+}
+
+/// How fast writeback is beside the mode that is advised.
+fn compared_with(writeback_ns: Option<u64>, chosen_ns: u64) -> &'static str {
+    match writeback_ns {
+        Some(ns) if ns as f64 > chosen_ns as f64 * 1.01 => "slower here",
+        Some(ns) if ns as f64 > chosen_ns as f64 * 0.99 => "no faster",
+        _ => "hardly faster",
     }
 }
 
@@ -266,4 +277,15 @@ fn limits(question: &Question, advice: &Advice) -> Vec<String> {
         ));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writeback_is_called_what_the_table_shows() {
+        let of = |writeback_us: u64, chosen_us: u64| compared_with(Some(writeback_us * 1000), chosen_us * 1000);
+        assert_eq!([of(3950, 1520), of(1520, 1520), of(1400, 1520)], ["slower here", "no faster", "hardly faster"]);
+    }
 }
