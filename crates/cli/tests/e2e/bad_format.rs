@@ -96,7 +96,24 @@ fn format_names_what_it_found_and_leaves_it_alone() {
     case("another cache", 32 * MIB, &["flashfront"], &|cache| {
         must(&mut format(cache, &origin));
     });
+    case("raw data", 32 * MIB, &["data of no known kind, from byte 10485760 on"], &|cache| {
+        write(cache, 10 * MIB, b"the only copy of something");
+    });
     table.assert();
+}
+
+/// A device that a cache has left is free, until somebody uses it.
+#[test]
+fn what_a_cache_has_left_needs_no_force() {
+    let mut volume = Volume::served(32, 64, "writeback");
+    volume.connect().write_at(0, &[7; MIB as usize], true).expect("the volume takes it");
+    volume.drain();
+    volume.stop();
+    must(flashfront().arg("detach").arg("--cache").arg(&volume.cache).arg("--origin").arg(&volume.origin));
+    must(&mut volume.format());
+    must(flashfront().arg("detach").arg("--cache").arg(&volume.cache).arg("--origin").arg(&volume.origin));
+    write(&volume.cache, 65536, b"somebody else's");
+    assert_refused(&volume.place, &mut volume.format(), &["data of no known kind"]);
 }
 
 #[test]

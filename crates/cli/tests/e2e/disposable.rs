@@ -136,6 +136,12 @@ fn what_is_not_ours_needs_its_name() {
         return;
     }
     let mut volume = disposable();
+    // Without a magic number anywhere.
+    let raw = Random::new(1).bytes(4096);
+    let cache = File::options().write(true).open(&volume.cache).expect("the file is ours");
+    cache.write_all_at(&raw, 20 * MIB).expect("the file is ours");
+    let words = ["data of no known kind, from byte 20971520 on", "--disposable-cache="];
+    assert_refused(&volume.place, &mut volume.serve(), &words);
     must(tool("mkfs.ext4").args(["-q", "-F"]).arg(&volume.cache));
     assert_refused(&volume.place, &mut volume.serve(), &["ext4", "--disposable-cache="]);
     let named = format!("--disposable-cache={}", volume.cache.display());

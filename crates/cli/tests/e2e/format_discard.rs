@@ -34,7 +34,15 @@ fn allocated(path: &Path) -> u64 {
 
 fn format(cache: &Path, volume: &Volume, flags: &[&str]) -> Value {
     let mut command = flashfront();
-    command.arg("format").arg("--cache").arg(cache).arg("--origin").arg(&volume.origin).arg("--json").args(flags);
+    command
+        .arg("format")
+        .arg("--cache")
+        .arg(cache)
+        .arg("--origin")
+        .arg(&volume.origin)
+        .arg("--json")
+        .arg("--force")
+        .args(flags);
     let text = must(&mut command);
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
@@ -61,7 +69,7 @@ fn format_discards_a_block_device_and_no_file() {
     assert_eq!(report["discarded_bytes"], 0, "{report}");
     assert_eq!(allocated(&volume.cache), 32 * MIB);
 
-    let report = format(&device.0, &volume, &["--force"]);
+    let report = format(&device.0, &volume, &[]);
     assert!(report["discarded_bytes"].as_u64() >= Some(31 * MIB), "{report}");
     let left = allocated(&volume.cache);
     assert!(left <= 2 * MIB, "{left} bytes are still allocated");

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds the contents of a disk, so that `format` never destroys a file system by mistake.
 //!
-//! It recognises them by magic numbers, read only, in the first and the last 512 KiB. Finding
-//! nothing does not prove that a disk is empty; finding something is a reason to stop and ask.
+//! It recognises them by magic numbers, read only, in the first and the last 512 KiB. What has no
+//! magic number is at least seen (`blank`). Finding something is a reason to stop and ask.
 //!
 //! This is made by hand because libblkid, which knows more, is a library in C.
 
+mod blank;
 mod checks;
 mod table;
 
@@ -15,6 +16,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::real::DeviceFile;
+
+pub use blank::{first_data, void};
 
 /// Everything recognised lies this close to the start or the end (ZFS: two labels of 256 KiB).
 const WINDOW_BYTES: u64 = 512 << 10;

@@ -11,7 +11,6 @@ use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use flashfront_device::probe::probe_device;
 use flashfront_device::real::{Access, DeviceFile, OpenError};
 use flashfront_engine::Mode;
 use flashfront_engine::format::Mirror;
@@ -147,7 +146,7 @@ fn doubtful(device: &DeviceFile, why: &str) -> Result<Vec<String>, ServeError> {
             | SuperblockReadError::Unusable { .. }
             | SuperblockReadError::TableDamaged { .. },
         ) => {
-            return Ok(probe_device(device).into_iter().map(|found| found.what).collect());
+            return Ok(offline::contents(device));
         }
     };
     let (dirty, places) = changes::dirty([device], &stored);

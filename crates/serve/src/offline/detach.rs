@@ -13,6 +13,7 @@ use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
 use flashfront_engine::{BLOCK_BYTES, OriginId};
 use serde::Serialize;
 
+use super::format::make_void;
 use super::reader::Reader;
 use super::walk::looks;
 use crate::config::Size;
@@ -190,7 +191,8 @@ pub fn detach(
     // other.
     members.sort_by_key(|(_, it)| it.pairing.member == number);
     for (member, superblock) in &members {
-        wipe(member, superblock).map_err(|source| DetachError::Write { path: member.path().to_owned(), source })?;
+        make_void(member, superblock)
+            .map_err(|source| DetachError::Write { path: member.path().to_owned(), source })?;
     }
     // The other one is as old as the failure.
     if !other_remains {
@@ -251,12 +253,4 @@ pub(super) fn dirty_of<'a>(
     };
     let counts = members.into_iter().map(count);
     counts.reduce(|one, other| (one.0.max(other.0), one.1.min(other.1))).unwrap_or_default()
-}
-
-/// Zeroes both superblocks.
-fn wipe(cache: &DeviceFile, superblock: &Superblock) -> io::Result<()> {
-    for offset in Superblock::offsets(superblock.cache_bytes) {
-        cache.write_at(offset, &vec![0; BLOCK_BYTES as usize])?;
-    }
-    cache.sync()
 }

@@ -9,7 +9,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use flashfront_device::probe::probe_device;
+use flashfront_device::probe::{first_data, probe_device, void};
 use flashfront_device::real::{Access, DeviceFile, OpenError, discard};
 use flashfront_engine::format::{Mirror, NAME_BYTES_MAX, OriginRecord, Superblock, Table};
 use flashfront_engine::{BLOCK_BYTES, Engine, Mode, Options, OriginId, Time};
@@ -299,19 +299,30 @@ pub(crate) fn is_fit(device: &DeviceFile, force: bool) -> Result<u64, FormatErro
     }
 }
 
-/// Zeroes the superblocks of a cache: the device holds none from now on. The first copy goes last,
-/// so that the cache is whole until then.
+/// Overwrites the superblocks of a cache: the device holds none from now on, and counts as blank.
+/// The first copy goes last, so that the cache is whole until then.
 pub(crate) fn make_void(device: &DeviceFile, superblock: &Superblock) -> io::Result<()> {
     let [_, last] = Superblock::offsets(superblock.cache_bytes);
     device.write_at(last, &[0; BLOCK_BYTES as usize])?;
     device.sync()?;
-    wipe(device)
+    void(device)?;
+    device.write_at(device.geometry().size_bytes - WIPE_BYTES, &vec![0; WIPE_BYTES as usize])?;
+    device.sync()
+}
+
+/// Lists the contents of the device. What is of no known kind is listed if there is nothing else.
+pub(crate) fn contents(device: &DeviceFile) -> Vec<String> {
+    let mut found: Vec<String> = probe_device(device).into_iter().map(|found| found.what).collect();
+    found.dedup();
+    if found.is_empty() {
+        found.extend(first_data(device).map(|at| format!("data of no known kind, from byte {at} on")));
+    }
+    found
 }
 
 /// Lists the contents of the device, with a word about dirty data if it is a cache of ours.
 pub(crate) fn occupants(cache: &DeviceFile) -> Vec<String> {
-    let mut found: Vec<String> = probe_device(cache).into_iter().map(|found| found.what).collect();
-    found.dedup();
+    let mut found = contents(cache);
     if let Ok(stored) = superblock::read(cache) {
         match (stored.superblock.clean, stored.superblock.dirty_blocks) {
             (true, 0) => {}

@@ -37,7 +37,7 @@ pub(crate) use detach::dirty;
 pub use detach::{DetachError, DetachReport, detach};
 pub use dump::{DumpReport, dump};
 pub use format::{FormatError, FormatOptions, FormatReport, format};
-pub(crate) use format::{format_for, is_fit, make_void, occupants, superblock_in_ram, wipe};
+pub(crate) use format::{contents, format_for, is_fit, make_void, occupants, superblock_in_ram, wipe};
 pub(crate) use grow::grown;
 pub use grow::{CacheGrowError, CacheGrown, grow};
 pub use layout::{LANES_MAX, LayoutError, SEGMENT_BYTES_DEFAULT};
