@@ -291,6 +291,10 @@ impl Serve {
         })?;
         hooks.predecessor = predecessor.take();
         match daemon::run(&config, hooks)? {
+            Ended::Clean { left, .. } if !left.lost.is_empty() => anyhow::bail!(
+                "stopped; {}: this file of an origin had been removed, and what was written to it is gone with this daemon. If a copy was made, give it that name",
+                left.lost.join(", ")
+            ),
             Ended::Clean { blocks_dirty, left } if !left.overtaken.is_empty() => {
                 anyhow::bail!("{}", overtaken(blocks_dirty, &left))
             }

@@ -31,6 +31,7 @@ mod above;
 mod answer;
 mod answered;
 mod apart;
+mod astray;
 mod begin;
 #[cfg(test)]
 mod beside;
@@ -235,13 +236,12 @@ fn live(
     before.hear_go()?;
     let uris = std::mem::take(&mut listening.uris);
     if let Err(error) = daemon.begin_serving(listening, exports) {
-        // Destage may have begun, so that the origin is no longer what the superblock says. So this
-        // stop is like any other.
+        // Destage may have begun: the origin is not what the superblock says. So stop as always.
         daemon.stop.stop();
         if let Err(second) = daemon.serve().and_then(|clean| daemon.close(clean)) {
             tracing::warn!("not stopped cleanly: {second}");
         }
-        // Requests may have been served, so there is no way back to what was before.
+        // Requests may have been served: no way back.
         upgrading::failed(std::mem::replace(before, Before::Nobody), &error);
         return Err(error);
     }
@@ -284,8 +284,7 @@ struct Daemon {
     pump: Pump,
     /// The arenas of the carriers, until these are started.
     arenas: Vec<Arena>,
-    /// The configuration, with the volumes as they are now: each at the place of its origin in the
-    /// superblock.
+    /// The configuration. Each volume is at the place of its origin in the superblock.
     config: Config,
     backend: &'static str,
     started: Instant,
@@ -308,6 +307,7 @@ struct Daemon {
     tls: Option<Tls>,
     leaving: Leaving,
     origin_errors: AllOriginErrors,
+    names: astray::Names,
     grown: AllGrown,
     /// What was before this life.
     earlier: figures::Earlier,
@@ -327,6 +327,7 @@ impl Daemon {
         let patience = self.sampler.as_ref().map_or(patience, |it| patience.min(it.patience(self.pump.now())));
         let turned = self.pump.turn(patience).map_err(failed("epoll"));
         hangs::tell(&mut self.pump, &self.held);
+        self.names.look(self.pump.now(), &self.held);
         turned
     }
 
@@ -349,8 +350,7 @@ impl Daemon {
         self.ending().close(clean)
     }
 
-    /// Opens the engine; none if a stop was asked for meanwhile. Cut off before anything is served,
-    /// the cache is left as it was.
+    /// Opens the engine; none if a stop was asked for meanwhile, and then the cache is as before.
     fn opened(mut self) -> Result<Option<Self>, ServeError> {
         match self.replay() {
             Ok(true) => Ok(Some(self)),

@@ -28,7 +28,7 @@ mod watched;
 pub use change::{Change, ChangeError, How};
 pub(crate) use change::{about, all_remembered, remember, remembered, settle};
 pub(crate) use openings::{Found, forget as forget_openings, remember_opening};
-pub(crate) use served::{Served, remember_served, served_by};
+pub(crate) use served::{Served, remember_ended, remember_served, served_by};
 pub(crate) use watched::Watch;
 
 /// Bytes of an identity in a record.

@@ -209,6 +209,9 @@ fn volume_alarms(out: &mut String, volume: &VolumeReport) -> Result {
         let why = format!("{}: the origin refuses dirty data: {error}; it is tried again", volume.name);
         entry(out, "REFUSED", &why)?;
     }
+    if let Some(what) = &volume.origin_astray {
+        entry(out, "ASTRAY", &format!("{}: {what}", volume.name))?;
+    }
     if let Some(bytes) = volume.origin_bytes {
         entry(out, "SIZE", &format!("{}: {}", volume.name, human::resized(&volume.name, volume.size_bytes, bytes)))?;
     }

@@ -6,6 +6,7 @@
 //! too. What this machine can't do is skipped aloud (`skipped: TEST: why`), never silently.
 
 mod advise;
+mod astray;
 mod attach;
 mod bad_format;
 mod bad_serve;

@@ -8,6 +8,7 @@
 //! from then on they stay there.
 
 mod aligned;
+mod astray;
 mod direct;
 mod discard;
 mod error;
@@ -32,6 +33,7 @@ mod uring;
 mod watched;
 
 pub(crate) use aligned::AlignedBuf;
+pub use astray::Astray;
 pub use discard::discard;
 pub use error::OpenError;
 pub use file::DeviceFile;

@@ -74,7 +74,7 @@ impl Config {
         if let Some(given) = self.buffer_bytes.filter(|given| given.0 < BUFFER_BYTES_MIN) {
             return Err(ConfigError::BufferSmall { given });
         }
-        Ok(())
+        self.check_timeouts()
     }
 
     /// Refuses what could leave data only in a cache that may vanish.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use flashfront_engine::Mode;
 
-use super::{BUFFER_BYTES_MIN, Size, THREADS_MAX};
+use super::{Age, BUFFER_BYTES_MIN, Size, THREADS_MAX};
 use crate::address::Listen;
 
 /// Why a config can't be used.
@@ -32,6 +32,11 @@ pub enum ConfigError {
     /// The cache device is missing.
     #[error("no cache device; give --cache PATH, or the key `cache` in the config file")]
     NoCache,
+    /// A device that is well may take longer.
+    #[error(
+        "a device timeout of {0} is too short: devices that are well sometimes take longer, and a cache device that did not answer in time is not served again; say 1s or more, or 0s to wait for ever"
+    )]
+    TimeoutShort(Age),
     /// There is no volume.
     #[error("no volume to serve; give --origin PATH, or a [[volume]] table in the config file")]
     NoVolume,

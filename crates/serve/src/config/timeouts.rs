@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Age, Config, Volume};
+use super::{Age, Config, ConfigError, Volume};
 
 /// The timeout of cache devices.
 ///
@@ -16,6 +16,10 @@ pub const CACHE_TIMEOUT: Duration = Duration::from_secs(35);
 /// No other device has their data, so their clients rather wait than get an error. A disk takes 15
 /// s to spin up; SCSI tries three times in 90 s; iSCSI waits 120 s for a connection that was lost.
 pub const ORIGIN_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The shortest timeout. A cache device that hangs counts as failed for good. And devices that are
+/// well may take some 100 ms: an SSD that cleans up, or a virtual machine that moves.
+pub(super) const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
 impl Config {
     /// The timeout of the cache device at this path; `None`: for ever.
@@ -40,6 +44,16 @@ impl Config {
     fn timeout(&self, own: Option<Age>, default: Duration) -> Option<Duration> {
         let asked = own.or(self.device_timeout).map_or(default, |age| age.0);
         (!asked.is_zero()).then_some(asked)
+    }
+
+    /// Refuses a time in which healthy devices need not answer.
+    pub(super) fn check_timeouts(&self) -> Result<(), ConfigError> {
+        let own = [self.device_timeout, self.cache_device_timeout, self.mirror_device_timeout];
+        let all = own.into_iter().chain(self.volumes.iter().map(|volume| volume.device_timeout));
+        match all.flatten().find(|age| !age.0.is_zero() && age.0 < TIMEOUT_MIN) {
+            Some(short) => Err(ConfigError::TimeoutShort(short)),
+            None => Ok(()),
+        }
     }
 
     /// Sets a time for all devices, whatever they had of their own.
@@ -72,5 +86,24 @@ mod tests {
         assert_eq!(all(&config), [Some(2); 4]);
         config.set_device_timeout("0s".parse().unwrap());
         assert_eq!(all(&config), [None; 4]);
+    }
+
+    #[test]
+    fn a_time_in_which_healthy_devices_need_not_answer_is_refused() {
+        let read = |text: &str| toml::from_str::<Config>(&format!("cache = \"/c\"\n{text}")).unwrap().check_timeouts();
+        for short in ["1us", "1ms", "999ms"] {
+            for key in [
+                "device_timeout",
+                "cache_device_timeout",
+                "mirror_device_timeout",
+                "[[volume]]\norigin = \"/a\"\ndevice_timeout",
+            ] {
+                let said = read(&format!("{key} = \"{short}\"\n")).unwrap_err().to_string();
+                assert!(said.contains(short), "{said}");
+            }
+        }
+        for long in ["0s", "1s", "35s"] {
+            read(&format!("device_timeout = \"{long}\"\n")).unwrap();
+        }
     }
 }

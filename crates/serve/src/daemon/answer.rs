@@ -4,6 +4,7 @@
 use flashfront_engine::format::Mirror;
 use flashfront_engine::{Control, DeviceId, DirtyOnRemove, Event, Input, OriginStatus, Status};
 
+use super::astray;
 use super::mirror::{self, Aim, Cache, NewMirror};
 use super::open::member_id;
 use super::prefetch::prefetch;
@@ -256,6 +257,7 @@ impl Daemon {
             destage: self.config.destage().name().to_owned(),
             policy: policy.to_owned(),
             origin_error: origin.ok().and_then(|origin| self.refused(origin, status)),
+            origin_astray: astray::said(file),
             origin_hang: hangs::report(&self.pump, DeviceId::Origin(volume.id)),
             read_only: record.is_some_and(|record| record.read_only) || origin_link.fenced.is_some(),
             origin_link,

@@ -118,6 +118,7 @@ pub(super) fn begin(
         was_clean,
         sequential_bypass: config.policy.sequential_bypass,
         config,
+        names: Default::default(),
         held: Held::new(members, origins, superblock.origins.iter().map(|record| record.id).collect()),
         uris: Vec::new(),
         new_mirror: NewMirror::default(),

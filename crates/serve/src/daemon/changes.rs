@@ -6,6 +6,7 @@
 //! has durably dropped what it held. A crash in between, however often, changes nothing (tests:
 //! `daemon::without_cache::tests`).
 
+use std::cmp::Ordering;
 use std::io;
 use std::sync::Arc;
 
@@ -33,14 +34,20 @@ pub(super) fn find(
     Ok(stale::about(known, &identity, Some(&path), record, &uuid))
 }
 
-/// The later opening of this cache that the origin has seen, if this is a copy from before it.
+/// The opening of this cache that the origin has seen later, if this is a copy from before its end.
 pub(super) fn later_opening(
     config: &Config,
     origin: &DeviceFile,
     superblock: &Superblock,
 ) -> Result<Option<Served>, ServeError> {
     let served = stale::served_by(config.state.as_deref(), origin)?;
-    Ok(served.filter(|it| it.cache == uuid_text(&superblock.uuid) && it.epoch > superblock.epoch))
+    let is_later = |it: &Served| match it.epoch.cmp(&superblock.epoch) {
+        Ordering::Less => false,
+        // The copy was made while the cache was served.
+        Ordering::Equal => it.ended && !superblock.clean,
+        Ordering::Greater => true,
+    };
+    Ok(served.filter(|it| it.cache == uuid_text(&superblock.uuid) && is_later(it)))
 }
 
 /// Says for people how the origin has changed.
@@ -136,6 +143,17 @@ pub(super) fn remember_served(config: &Config, origins: &[Arc<DeviceFile>], supe
         };
         tracing::warn!(
             "{}: it can't be written down there that {served} is served with this cache now ({error}). Without that an older copy of the cache, or another cache of this origin, is not recognised as old when it is served later. Make the state folder writable for this user, or name another one with --state DIR, and then at every start",
+            folder(config)
+        );
+    }
+}
+
+/// Makes durable that this opening ended by a clean stop, which the cache knows already.
+pub(super) fn remember_ended(config: &Config, superblock: &Superblock) {
+    let ended = stale::remember_ended(config.state.as_deref(), &uuid_text(&superblock.uuid), superblock.epoch);
+    if let Err(error) = ended {
+        tracing::warn!(
+            "{}: it can't be written down there that the cache was closed ({error}), so a copy that was made while it was served is not recognised as old when it is served later. Make the state folder writable for this user, or name another one with --state DIR, and then at every start",
             folder(config)
         );
     }

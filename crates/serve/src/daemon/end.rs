@@ -15,6 +15,8 @@ use flashfront_engine::format::{OriginRecord, Superblock};
 use flashfront_engine::{BLOCK_BYTES, DeviceId, OriginStatus};
 
 use super::answered::answered;
+use super::astray;
+use super::changes;
 use super::error::{ServeError, failed};
 use super::front::Front;
 use super::held::Held;
@@ -83,6 +85,7 @@ impl Ending {
             let by = held.origin(it.id)?.link()?.store?.fenced.filter(|_| it.blocks_dirty > 0)?;
             Some((config.volume(it.id)?.name.clone(), by))
         };
+        left.lost = held.origins().iter().filter_map(|origin| astray::lost(origin)).collect();
         left.overtaken = status.origins.iter().filter_map(overtaken).collect();
         let blocks_dirty = status.blocks_dirty;
         let used = held.members_in_use(pump.engine());
@@ -143,6 +146,7 @@ impl Ending {
         }
         (superblock.clean, superblock.failed) = (true, false);
         mark(config, &used, &silent, &mut superblock)?;
+        changes::remember_ended(config, &superblock);
         certain().map(|()| Ended::Clean { blocks_dirty, left })
     }
 

@@ -58,6 +58,8 @@ pub struct Left {
     pub clients: Vec<(String, u64)>,
     /// Volumes with dirty data that their origin refused to the end, and the error.
     pub refused: Vec<(String, DeviceError)>,
+    /// Files of origins that have no name, and end with the daemon.
+    pub lost: Vec<String>,
     /// Volumes with dirty data that another writer has opened, and that writer.
     pub overtaken: Vec<(String, String)>,
 }
@@ -146,6 +148,6 @@ impl Leaving {
             let (volume, why) = (config.volume(origin.id)?, errors.why(origin.id, status.counters.destaged_blocks)?);
             (origin.blocks_dirty > 0).then(|| (volume.name.clone(), why))
         });
-        Left { refused: refused.collect(), clients: self.clients, overtaken: Vec::new() }
+        Left { refused: refused.collect(), clients: self.clients, lost: Vec::new(), overtaken: Vec::new() }
     }
 }

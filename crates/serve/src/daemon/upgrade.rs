@@ -19,7 +19,7 @@ use super::judge::offer;
 use super::resize::NewSize;
 use super::sample::Sampler;
 use super::upgrading::{HOLD_MAX, Handing, Served, To, Upgrading, refuse};
-use super::{Daemon, limit, link, switch};
+use super::{Daemon, astray, limit, link, switch};
 use crate::config::Volume;
 use crate::history::SharedHistory;
 use crate::report::{CounterReport, counted};
@@ -135,6 +135,9 @@ impl Daemon {
                 "clean data is copied from one cache device to the other: wait until `status` shows no more of that"
                     .to_owned(),
             );
+        }
+        if let Some(what) = astray::any(&self.held) {
+            return Some(what);
         }
         if self.volumes.is_busy() {
             return Some("a volume is being added, removed or changed: try again".to_owned());

@@ -59,6 +59,8 @@ pub struct VolumeFacts {
     pub policy: String,
     /// Why its origin refuses dirty data.
     pub origin_error: Option<String>,
+    /// What became of the name of its origin's file.
+    pub origin_astray: Option<String>,
     /// How its origin hangs.
     pub origin_hang: Option<HangReport>,
     /// The link to its origin's server.
@@ -158,6 +160,9 @@ pub struct VolumeReport {
     /// Why its origin refused them when they were last tried, unless something was destaged since.
     #[serde(default)]
     pub origin_error: Option<String>,
+    /// What became of the name of its origin's file, if its path leads to another file, or none.
+    #[serde(default)]
+    pub origin_astray: Option<String>,
     /// How its origin hangs, if it does.
     #[serde(default)]
     pub origin_hang: Option<HangReport>,
@@ -244,6 +249,7 @@ impl VolumeReport {
             destage,
             policy,
             origin_error,
+            origin_astray,
             origin_hang,
             origin_link,
             failed,
@@ -287,6 +293,7 @@ impl VolumeReport {
             fenced: origin_link.fenced.is_some(),
             fenced_by: origin_link.fenced,
             origin_error,
+            origin_astray,
             origin_hang,
             origin_state: if origin_link.away_s.is_some() { "away" } else { "up" }.to_owned(),
             away_s: origin_link.away_s.unwrap_or(0),

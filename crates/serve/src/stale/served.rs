@@ -4,8 +4,12 @@
 //!
 //! A cache that comes back after another one was made for its origin can't know that: after a crash
 //! it compares no content. A copy of a cache can't know that the cache itself was served on,
-//! either. It has the same name, and a lower epoch (test:
+//! either. The copy has the same name, and a lower epoch (test:
 //! `an_older_copy_of_a_cache_is_not_believed`).
+//!
+//! A copy that was made while the cache was served has
+//! the same epoch. So the clean end of an opening is remembered, too. A cache of this epoch that
+//! was not closed is a copy from before that (test: `a_copy_of_a_served_cache_is_not_believed`).
 //!
 //! The number of an opening is in one file for each cache. So a start writes one file, however many
 //! origins were served by that cache before.
@@ -40,6 +44,9 @@ pub(crate) struct Served {
     /// When it began; for people.
     #[serde(default)]
     pub(crate) at: String,
+    /// Whether that opening ended by a clean stop.
+    #[serde(skip)]
+    pub(crate) ended: bool,
 }
 
 /// The last opening of a cache.
@@ -47,6 +54,9 @@ pub(crate) struct Served {
 struct Opening {
     epoch: u64,
     at: String,
+    /// Whether this opening ended by a clean stop.
+    #[serde(default)]
+    ended: bool,
 }
 
 /// The cache that an origin was served by last; `None` if nothing is known of that.
@@ -61,8 +71,8 @@ pub(crate) fn served_by(state: Option<&Path>, origin: &DeviceFile) -> Result<Opt
     let Some(mut served) = read::<Served>(&path).map_err(fail(path.clone()))? else { return Ok(None) };
     let path = state.join(name_of_opening(&served.cache));
     let opening = read::<Opening>(&path).map_err(fail(path.clone()))?;
-    if let Some(Opening { epoch, at }) = opening.filter(|opening| opening.epoch > served.epoch) {
-        (served.epoch, served.at) = (epoch, at);
+    if let Some(Opening { epoch, at, ended }) = opening.filter(|opening| opening.epoch >= served.epoch) {
+        (served.epoch, served.at, served.ended) = (epoch, at, ended);
     }
     Ok(Some(served))
 }
@@ -84,7 +94,7 @@ pub(crate) fn remember_served(
     cache: &str,
     epoch: u64,
 ) -> io::Result<()> {
-    let opening = Opening { epoch, at: now() };
+    let opening = Opening { epoch, at: now(), ended: false };
     let mut records = vec![(name_of_opening(cache), serde_json::to_string(&opening)?)];
     for origin in origins {
         let (name, path) = (name(origin)?, origin.whole_path()?);
@@ -93,10 +103,22 @@ pub(crate) fn remember_served(
         if known.is_some_and(|known| known.cache == cache && known.origin == path) {
             continue;
         }
-        let served = Served { origin: path, cache: cache.to_owned(), epoch, at: opening.at.clone() };
+        let served = Served { origin: path, cache: cache.to_owned(), epoch, at: opening.at.clone(), ended: false };
         records.push((name, serde_json::to_string(&served)?));
     }
     state::write_all(state, &records)
+}
+
+/// Remembers durably that this opening of the cache ended by a clean stop.
+///
+/// # Errors
+/// Without a state folder, or when it can't be read or written.
+pub(crate) fn remember_ended(state: Option<&Path>, cache: &str, epoch: u64) -> io::Result<()> {
+    let name = name_of_opening(cache);
+    let known = state.and_then(|state| read::<Opening>(&state.join(&name)).transpose()).transpose()?;
+    // Nobody relies on an opening that was not written down.
+    let Some(opening) = known.filter(|opening| opening.epoch == epoch) else { return Ok(()) };
+    state::write_all(state, &[(name, serde_json::to_string(&Opening { ended: true, ..opening })?)])
 }
 
 fn name_of_opening(cache: &str) -> String {
@@ -150,10 +172,18 @@ mod tests {
         assert_eq!(fs::metadata(&record).unwrap().ino(), before);
         let epoch = |it| served_by(state, it).unwrap().map(|it| it.epoch);
         assert_eq!((epoch(&one), epoch(&other)), (Some(3), Some(3)));
+        // The clean end of an opening is known until the next one.
+        let ended = |it| served_by(state, it).unwrap().map(|it| it.ended);
+        remember_ended(state, "b", 2).unwrap();
+        assert_eq!(ended(&one), Some(false), "it is another opening");
+        remember_ended(state, "b", 3).unwrap();
+        assert_eq!((ended(&one), ended(&other)), (Some(true), Some(true)));
+        remember_served(state, &both, "b", 4).unwrap();
+        assert_eq!((ended(&one), epoch(&one)), (Some(false), Some(4)));
         // Another cache takes one of them.
         remember_served(state, std::slice::from_ref(&one), "a", 2).unwrap();
-        remember_served(state, std::slice::from_ref(&other), "b", 4).unwrap();
-        assert_eq!((by(&one).as_deref(), epoch(&one), epoch(&other)), (Some("a"), Some(2), Some(4)));
+        remember_served(state, std::slice::from_ref(&other), "b", 5).unwrap();
+        assert_eq!((by(&one).as_deref(), epoch(&one), epoch(&other)), (Some("a"), Some(2), Some(5)));
         assert!(remember_served(None, std::slice::from_ref(&one), "a", 1).unwrap_err().to_string().contains("--state"));
         fs::write(state.unwrap().join(name(&one).unwrap()), "{").unwrap();
         assert!(served_by(state, &one).unwrap_err().to_string().contains("Remove the file"));

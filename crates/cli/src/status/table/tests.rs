@@ -72,6 +72,7 @@ fn report() -> StatusReport {
         destage: "free".to_owned(),
         policy: "gated".to_owned(),
         origin_error: Some("no space left (ENOSPC)".to_owned()),
+        origin_astray: None,
         origin_hang: None,
         origin_link: LinkReport::default(),
         failed: OriginErrors { reads: 1, writes: 12_345 },

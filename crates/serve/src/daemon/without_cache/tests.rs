@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use flashfront_engine::{BLOCK_BYTES, Mode};
 
@@ -9,7 +11,7 @@ use crate::control::{ClientError, Command};
 use crate::daemon::{self, DevicesError, Ended, Hooks, OriginsError, ServeError};
 use crate::mixup::Mixup;
 use crate::offline::{FormatOptions, check, dump, format};
-use crate::rig::{Bench, Served};
+use crate::rig::{Bench, Served, freezing};
 
 /// Data that is written without the cache.
 const NEWER: [u8; BLOCK_BYTES as usize] = [0xaa; BLOCK_BYTES as usize];
@@ -331,6 +333,32 @@ fn an_older_copy_of_a_cache_is_not_believed() {
         matches!(dirty_or_dropped, Ok(0) | Err(ServeError::Origins(OriginsError::OriginNewer { .. }))),
         "{dirty_or_dropped:?}"
     );
+}
+
+/// A snapshot of the cache device, of the time while it was served. Both have the same epoch.
+#[test]
+fn a_copy_of_a_served_cache_is_not_believed() {
+    let bench = Bench::formatted();
+    let frozen = Arc::new(AtomicBool::new(true));
+    let hooks = Hooks { wrap_origin: Some(freezing(&frozen)), ..Hooks::default() };
+    let mut served = bench.serve_with(bench.config(), hooks);
+    served.write(5, 1);
+    std::fs::copy(bench.cache(), bench.path("copy")).unwrap();
+    frozen.store(false, Ordering::SeqCst);
+    served.nbd.write_at(5 * BLOCK_BYTES, &NEWER, true).unwrap();
+    served.drain();
+    served.stop();
+    let refusal = bench.refused(&Config { cache: bench.path("copy"), ..bench.config() });
+    assert!(refusal.to_string().contains("was served with a newer copy of this cache"), "{refusal}");
+    assert_eq!(bench.origin_block(5), NEWER);
+    // The cache itself is not taken for a copy, after a clean stop or a crash.
+    let mut served = bench.serve();
+    assert_eq!(block(&mut served, 5), NEWER);
+    served.stop();
+    bench.crashed_dirty();
+    let mut served = bench.serve();
+    served.assert_holds(0, 10);
+    served.stop();
 }
 
 #[test]

@@ -94,6 +94,7 @@ function troubles(status) {
     add(volume.fenced, "Fenced.", `${volume.name}: ${volume.origin_path}: another writer has opened it (${volume.fenced_by}). Nothing is written to it any more, and clients may only read. Stop this daemon.`);
     add(volume.away_why, "Origin away.", `${volume.name}: ${volume.origin_path}: for ${span(volume.away_s)}: ${volume.away_why}. ${bytes(volume.unsent_bytes)} of dirty data wait for it, and clients' writes, too, when the cache is full of it. Check the network, the server and its rights. It is tried again for ever.`);
     add(hang, "Origin hangs.", hang && `${volume.name}: ${volume.origin_path}: no answer for ${span(hang.silent_s)}.`);
+    add(volume.origin_astray, "Origin astray.", `${volume.name}: ${volume.origin_astray}`);
     add(volume.origin_error && !volume.fenced, "Origin refuses data.", `${volume.name}: ${volume.origin_error}. Dirty data stays in the cache, and is tried again.`);
     add(errors > 0, "Origin errors.", `${volume.name}: ${whole(volume.origin_read_errors)} reads and ${whole(volume.origin_write_errors)} writes of the origin failed since the start.`);
   }
