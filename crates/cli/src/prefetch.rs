@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use clap::{ArgGroup, Args};
 use flashfront_engine::BLOCK_BYTES;
-use flashfront_serve::control::{Client, Command, PREFETCH_BYTES_MAX};
+use flashfront_serve::control::{Client, Command, PREFETCH_BYTES_MAX, Response};
 use flashfront_serve::report::{StatusReport, VolumeReport};
 use serde::Serialize;
 
@@ -100,7 +100,7 @@ impl Prefetch {
         let mut client = connect(&self.socket.path())?;
         let status = client.status()?;
         let volume = self.of(&status)?;
-        let ranges = self.ranges(volume)?;
+        let ranges = self.ranges(&mut client, volume)?;
         // Without a cache the daemon refuses, and says why.
         if !status.without_cache {
             fits(ranges.bytes(), volume, status.capacity_blocks * BLOCK_BYTES)?;
@@ -122,10 +122,14 @@ impl Prefetch {
     }
 
     /// The parts of the volume that are asked for.
-    fn ranges(&self, volume: &VolumeReport) -> anyhow::Result<Ranges> {
+    fn ranges(&self, client: &mut Client, volume: &VolumeReport) -> anyhow::Result<Ranges> {
         let size = volume.size_bytes;
         let found = match (&self.file, &self.recording) {
-            (Some(path), _) => file::places(path, size)?,
+            (Some(path), _) => {
+                let placed = file::places(path, size)?;
+                self.lies_here(client, path, placed.uuid)?;
+                placed.places
+            }
             (None, Some(path)) => recording::read_places(path, size)?,
             (None, None) => {
                 let inside = |asked: &Asked| asked.within(size).ok_or_else(|| self.outside(*asked, size));
@@ -133,6 +137,27 @@ impl Prefetch {
             }
         };
         Ok(Ranges::new(found, size))
+    }
+
+    /// Refuses a file whose file system is not the volume's.
+    fn lies_here(&self, client: &mut Client, path: &Path, uuid: Option<(u64, [u8; 16])>) -> anyhow::Result<()> {
+        let volume = &self.volume;
+        let Some((offset, uuid)) = uuid else {
+            eprintln!(
+                "flashfront: {}: whether it lies on volume {volume}, or on another disk of the same size, can't be seen before Linux 6.9 but by root; going on",
+                path.display()
+            );
+            return Ok(());
+        };
+        match client.call(&Command::Compare { volume: volume.clone(), offset, bytes: uuid.to_vec() })? {
+            Response::OtherBytes => Err(of_file(
+                path,
+                format_args!(
+                    "its file system is not that of volume {volume}, but lies on another disk of the same size; choose a file that lies on the volume"
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn outside(&self, asked: Asked, size: u64) -> anyhow::Error {

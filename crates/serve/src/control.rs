@@ -222,6 +222,15 @@ pub enum Command {
         #[serde(default)]
         replace: bool,
     },
+    /// See whether a volume has these bytes.
+    Compare {
+        /// The volume.
+        volume: String,
+        /// The place of the first byte.
+        offset: u64,
+        /// The bytes, all in one block.
+        bytes: Vec<u8>,
+    },
     /// Let another program take over, with the clients. Answered when it serves.
     Upgrade {
         /// The whole path of the new program; that of this one if absent.
@@ -287,6 +296,8 @@ pub enum Response {
     },
     /// The command is done, or begun.
     Done,
+    /// The answer to [`Command::Compare`] if the volume has other bytes there.
+    OtherBytes,
     /// The command was refused; nothing was changed.
     Error {
         /// The fault, its place, and the advice.

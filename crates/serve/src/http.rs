@@ -213,6 +213,7 @@ async fn ask(served: Served) -> Result<Box<StatusReport>, String> {
         Ok(Response::Error { message }) => Err(message),
         Ok(
             Response::Done
+            | Response::OtherBytes
             | Response::Recording { .. }
             | Response::Upgraded(_)
             | Response::Switched { .. }

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use serde_json::Value;
 
 use crate::block_device::{BlockDevice, Mount, skip_without_block_devices};
-use crate::harness::{MIB, Random, Volume, flashfront, must, output, show, tool};
+use crate::harness::{MIB, Random, Volume, flashfront, must, output, show, skip_without, tool};
 use crate::volumes::{connect_to, json};
 
 /// An origin with data, served in writearound mode: so the cache has only what was read.
@@ -161,4 +161,40 @@ fn the_data_of_a_file_is_brought() {
     let missed = counter(&volume, "read_misses") - before;
     assert!(missed < 512, "{missed} blocks were missed, and the file has 2048");
     mount.unmount();
+}
+
+/// A file on another disk of that size has places there, and not on the volume.
+#[test]
+fn a_file_on_another_disk_of_the_same_size_is_refused() {
+    if skip_without_block_devices() {
+        return;
+    }
+    for (mkfs, mib) in [("mkfs.ext4", 64), ("mkfs.xfs", 512)] {
+        if skip_without(&[mkfs]) {
+            continue;
+        }
+        let mut volume = Volume::new(64, mib);
+        must(&mut volume.format());
+        volume.start();
+        let image = volume.place.file("other");
+        File::create(&image).and_then(|file| file.set_len(mib * MIB)).expect("a sparse file fits");
+        let here = (BlockDevice::attach(&volume, 512), true);
+        let there = (BlockDevice::of_file(&image, 512), false);
+        for (device, is_here) in [here, there] {
+            must(tool(mkfs).arg("-q").arg(&device.path));
+            let mount = Mount::new(&device, &volume);
+            let file = mount.dir.join("x");
+            std::fs::write(&file, Random::new(5).bytes(1 << 20)).expect("it fits");
+            let before = counter(&volume, "warmed_blocks");
+            let said = output(volume.ask("prefetch").args(["data", "--file"]).arg(&file));
+            let words = "its file system is not that of volume data, but lies on another disk of the same size";
+            assert!(
+                said.status.success() == is_here && show(&said).contains(words) != is_here,
+                "{mkfs}: {}",
+                show(&said)
+            );
+            assert!(is_here || counter(&volume, "warmed_blocks") == before, "{mkfs}");
+            mount.unmount();
+        }
+    }
 }

@@ -40,7 +40,7 @@ pub use file::DeviceFile;
 pub use fingerprint::{Fingerprint, Sampled, fingerprint, has_content, sampled};
 pub use flashfront_bucket::{BOUNDS_MS, Tally, Verb};
 pub use lock::{Access, Identity};
-pub use placed::places_of;
+pub use placed::{places_of, uuid_of};
 pub use reactor::{Prefer, Reactor, ReactorError, RealDevice};
 pub use remote::{LinkCheck, LinkNews, LinkState, LinkWatch, Mark, OpenBy, ReadAt, StoreState, is_in_store, is_uri};
 pub use spin::Spin;

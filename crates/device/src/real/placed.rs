@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! FS_IOC_FIEMAP: the places that a file's data has on the device of its file system.
+//! The places that a file's data has on the device of its file system, and which file system that
+//! is.
 #![expect(unsafe_code, reason = "an ioctl")]
 
 use std::fs::File;
@@ -78,6 +79,23 @@ pub fn places_of(file: &File) -> io::Result<Vec<Range<u64>>> {
     }
 }
 
+/// The UUID of a file's file system. `None`: the kernel does not tell it (before Linux 6.9), or the
+/// file system has none.
+pub fn uuid_of(file: &File) -> Option<[u8; 16]> {
+    // linux/fs.h: #define FS_IOC_GETFSUUID _IOR(0x15, 0, struct fsuuid2)
+    const FS_IOC_GETFSUUID: libc::c_ulong = 0x8011_1500;
+    /// `struct fsuuid2`.
+    #[repr(C)]
+    struct FsUuid {
+        len: u8,
+        uuid: [u8; 16],
+    }
+    let mut found = FsUuid { len: 0, uuid: [0; 16] };
+    // SAFETY: the ioctl writes a `struct fsuuid2`, which is 17 bytes long.
+    let status = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_GETFSUUID as _, &raw mut found) };
+    (status == 0 && found.len == 16).then_some(found.uuid)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -96,6 +114,7 @@ mod tests {
             assert!(bytes >= 128 << 10, "{places:?}");
         }
         let (pipe, _end) = io::pipe().unwrap();
-        assert!(places_of(&File::from(std::os::fd::OwnedFd::from(pipe))).is_err());
+        let pipe = File::from(std::os::fd::OwnedFd::from(pipe));
+        assert!(places_of(&pipe).is_err() && uuid_of(&pipe).is_none());
     }
 }

@@ -7,7 +7,7 @@ use flashfront_engine::{Control, DeviceId, DirtyOnRemove, Event, Input, OriginSt
 use super::astray;
 use super::mirror::{self, Aim, Cache, NewMirror};
 use super::open::member_id;
-use super::prefetch::prefetch;
+use super::prefetch::{compare, prefetch};
 use super::set::{Changes, set};
 use super::volumes::orders::{Order, Wanted};
 use super::whole::whole;
@@ -135,6 +135,10 @@ impl Daemon {
             Command::Prefetch { volume, offset, bytes, replace } => {
                 let to = (&self.config, &mut self.pump);
                 let begun = prefetch(to, &volume, offset..offset.saturating_add(bytes), replace, reply);
+                return begun.err().map(|message| Response::Error { message });
+            }
+            Command::Compare { volume, offset, bytes } => {
+                let begun = compare((&self.config, &mut self.pump), &volume, offset, bytes, reply);
                 return begun.err().map(|message| Response::Error { message });
             }
             Command::Drain { .. } | Command::Set { .. } if !self.config.detached.is_empty() => Response::Error {

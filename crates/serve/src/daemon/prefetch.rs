@@ -4,11 +4,11 @@
 
 use std::ops::Range;
 
-use flashfront_engine::{Mode, SECTOR_BYTES};
+use flashfront_engine::{BLOCK_BYTES, Mode, OriginId, OriginStatus, SECTOR_BYTES};
 
 use crate::config::Config;
 use crate::control::{PREFETCH_BYTES_MAX, Reply, Response};
-use crate::frontend::prefetch::Order;
+use crate::frontend::prefetch::{Ended, Failed, Order, What};
 use crate::pump::Pump;
 
 /// Begins to bring a range, whose end is answered. An error: why it is refused.
@@ -27,14 +27,7 @@ pub(super) fn prefetch(
             "the origin is served without its cache (serve --without-cache), so nothing can be prefetched; stop, and serve it with the cache".to_owned(),
         );
     }
-    let Some(volume) = config.volumes.iter().find(|volume| volume.name == name) else {
-        let known: Vec<&str> = config.volumes.iter().map(|volume| volume.name.as_str()).collect();
-        return Err(format!("no volume of that name; there are: {}", known.join(", ")));
-    };
-    let (origin, status) = (volume.id, pump.engine().status());
-    let Some(found) = status.origins.iter().find(|it| it.id == origin) else {
-        return Err("the volume is being removed; nothing is brought for it".to_owned());
-    };
+    let (origin, found) = origin_of(config, pump, name)?;
     if found.mode == Mode::Passthrough {
         return Err(format!(
             "volume {name} is in passthrough mode, in which nothing enters the cache; choose another mode with `flashfront set` first"
@@ -47,16 +40,57 @@ pub(super) fn prefetch(
             bytes.start, bytes.end, found.size_bytes
         ));
     }
-    let (begin, end, reply) = (bytes.start / SECTOR_BYTES, bytes.end.div_ceil(SECTOR_BYTES), reply.clone());
-    let ended = Box::new(move |result: Result<(), _>| {
-        let failed = |error| Response::Error {
-            message: format!(
-                "the volume can't be read there ({error:?}); what was brought so far stays, and the daemon's log says more"
-            ),
-        };
-        // An operator that has gone is no error.
-        let _ = reply.send(result.map_or_else(failed, |()| Response::Done));
-    });
-    let order = Order { origin, begin, end, replace, ended };
+    let (begin, end) = (bytes.start / SECTOR_BYTES, bytes.end.div_ceil(SECTOR_BYTES));
+    let order = Order { origin, begin, end, what: What::Bring { replace }, ended: answer(reply) };
     pump.prefetch(order).map_err(|error| error.to_string())
+}
+
+/// Begins to see whether a volume has `bytes` at `offset`, which is answered. An error: why that is
+/// refused.
+pub(super) fn compare(
+    (config, pump): (&Config, &mut Pump),
+    name: &str,
+    offset: u64,
+    bytes: Vec<u8>,
+    reply: &Reply,
+) -> Result<(), String> {
+    let (origin, found) = origin_of(config, pump, name)?;
+    let begin = offset - offset % BLOCK_BYTES;
+    let end = (begin + BLOCK_BYTES).min(found.size_bytes);
+    if bytes.is_empty() || offset.saturating_add(bytes.len() as u64) > end {
+        return Err(format!("bytes at {offset} can't be compared: they are not within one block of volume {name}"));
+    }
+    let what = What::Compare { skip: (offset - begin) as u32, bytes };
+    let (begin, end) = (begin / SECTOR_BYTES, end / SECTOR_BYTES);
+    let order = Order { origin, begin, end, what, ended: answer(reply) };
+    pump.prefetch(order).map_err(|error| error.to_string())
+}
+
+/// Finds a volume by its name, and what the engine knows of it.
+fn origin_of(config: &Config, pump: &Pump, name: &str) -> Result<(OriginId, OriginStatus), String> {
+    let Some(volume) = config.volumes.iter().find(|volume| volume.name == name) else {
+        let known: Vec<&str> = config.volumes.iter().map(|volume| volume.name.as_str()).collect();
+        return Err(format!("no volume of that name; there are: {}", known.join(", ")));
+    };
+    let status = pump.engine().status();
+    let found = status.origins.iter().find(|it| it.id == volume.id);
+    let found = found.ok_or_else(|| "the volume is being removed; nothing is brought for it".to_owned())?;
+    Ok((volume.id, *found))
+}
+
+/// Answers an order when it has ended. An operator that has gone is no error.
+fn answer(reply: &Reply) -> Ended {
+    let reply = reply.clone();
+    Box::new(move |result| {
+        let response = match result {
+            Ok(()) => Response::Done,
+            Err(Failed::OtherBytes) => Response::OtherBytes,
+            Err(Failed::Request(error)) => Response::Error {
+                message: format!(
+                    "the volume can't be read there ({error:?}); what was brought so far stays, and the daemon's log says more"
+                ),
+            },
+        };
+        let _ = reply.send(response);
+    })
 }

@@ -3,7 +3,8 @@
 //!
 //! Prefetch is a front-end without clients. Its requests compete for buffers as clients' do. The
 //! origin's readers go first ([`Pace`]). An operator orders a short range, and the next one when
-//! that is answered. So an operator that has gone leaves nothing behind.
+//! that is answered. So an operator that has gone leaves nothing behind. Before, an operator may
+//! have bytes of the volume compared: whether a file lies on it is seen by that.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flashfront_device::Share;
 use flashfront_engine::{
-    BLOCK_BYTES, BLOCK_SECTORS, Buf, Lba, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Time,
+    BLOCK_BYTES, BLOCK_SECTORS, Buf, Lba, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span,
+    Time,
 };
 use mio::{Registry, event::Event};
 
@@ -19,16 +21,33 @@ use super::{Core, Frontend, TokenRange};
 use crate::upgrade::Parcel;
 
 /// Called with the outcome of an order.
-pub(crate) type Ended = Box<dyn FnOnce(Result<(), RequestError>) + Send>;
+pub(crate) type Ended = Box<dyn FnOnce(Result<(), Failed>) + Send>;
 
-/// A range of a volume that is to be brought.
+/// Why an order was not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    Request(RequestError),
+    /// The volume has other bytes there.
+    OtherBytes,
+}
+
+/// What is to be done with a range.
+pub(crate) enum What {
+    Bring {
+        /// Blocks of others may leave for it.
+        replace: bool,
+    },
+    /// See whether the range, which is one block, has these bytes at this place.
+    Compare { skip: u32, bytes: Vec<u8> },
+}
+
+/// A range of a volume, and what is to be done with it.
 pub(crate) struct Order {
     pub(crate) origin: OriginId,
     /// First sector, and the one behind the last.
     pub(crate) begin: u64,
     pub(crate) end: u64,
-    /// Blocks of others may leave for it.
-    pub(crate) replace: bool,
+    pub(crate) what: What,
     pub(crate) ended: Ended,
 }
 
@@ -103,7 +122,7 @@ struct Current {
     order: Order,
     /// The first sector that no part has.
     next: u64,
-    error: Option<RequestError>,
+    error: Option<Failed>,
 }
 
 /// The front-end.
@@ -144,10 +163,14 @@ impl Prefetch {
             let Some(buf) = core.alloc_of(Share::Waiting, bytes as u32, order.origin) else { break };
             let id = RequestId(self.next_id & 0xffff_ffff);
             self.next_id += 1;
+            let op = match order.what {
+                What::Bring { replace } => RequestOp::Warm { replace },
+                What::Compare { .. } => RequestOp::Read,
+            };
             core.submit(Request {
                 id,
                 origin: order.origin,
-                op: RequestOp::Warm { replace: order.replace },
+                op,
                 lba: Lba(current.next),
                 sectors: end - current.next,
                 buf: Some(buf),
@@ -189,11 +212,19 @@ impl Frontend for Prefetch {
     fn reply(&mut self, id: RequestId, result: Result<(), RequestError>, core: &mut dyn Core) {
         let Some(at) = self.parts.iter().position(|part| part.id == id) else { return };
         let part = self.parts.swap_remove(at);
+        if let Some(current) = &mut self.current {
+            let failed = match (result, &current.order.what) {
+                (Err(error), _) => Some(Failed::Request(error)),
+                (Ok(()), What::Bring { .. }) => None,
+                (Ok(()), What::Compare { skip, bytes }) => {
+                    let found = core.memory().bytes(Span::new(part.buf, *skip, bytes.len() as u32));
+                    (found != bytes).then_some(Failed::OtherBytes)
+                }
+            };
+            current.error = failed.or(current.error);
+        }
         core.free(part.buf);
         self.pace.ended(part.began, core.now());
-        if let (Err(error), Some(current)) = (result, &mut self.current) {
-            current.error = Some(error);
-        }
     }
 
     /// Buffers of [`Share::Waiting`] are never refused.
