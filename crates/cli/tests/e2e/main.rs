@@ -20,6 +20,7 @@ mod bridges;
 mod cache_failure;
 mod clients;
 mod control;
+mod convert;
 mod crashed_stale;
 mod dashboard;
 mod descriptors;

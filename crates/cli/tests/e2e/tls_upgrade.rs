@@ -20,7 +20,7 @@ use crate::upgrade::{CACHE_MIB, ORIGIN_MIB, refused, script, upgraded};
 const MANY: &str = "--threads=3";
 /// What fio does with the volume at `$uri`.
 const FIO: &str = "fio --name=v --ioengine=nbd --rw=randwrite --iodepth=16 --verify=crc32c \
-    --bssplit=512/20:4k/50:64k/20:1m/10 --size=32m --loops=3 --verify_backlog=64 --uri=\"$uri\"";
+    --bssplit=512/20:4k/50:64k/20:1m/10 --size=16m --loops=2 --verify_backlog=64 --uri=\"$uri\"";
 /// Priorities of GnuTLS: as QEMU comes, and what it can be told.
 const PRIORITIES: [&str; 3] = [
     "NORMAL",

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use flashfront_engine::format::{OriginRecord, Superblock};
 use flashfront_serve::frontend::nbd::{Client, Listen, connect};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -381,45 +380,4 @@ fn the_file_of_a_volume_grows() {
     assert_eq!(bytes, [5; 4096]);
     drop(shown);
     daemon.stop();
-}
-
-/// A cache as an older program left it is served, killed, and converted. What is dirty stays.
-#[test]
-fn a_cache_of_version_1_keeps_what_is_dirty_while_it_is_converted() {
-    let mut volume = Volume::new(64, 64);
-    volume.options = vec!["--inject", "origin:eio,op=write"];
-    must(&mut volume.format());
-    let device = File::options().read(true).write(true).open(&volume.cache).expect("the file is ours");
-    for offset in Superblock::offsets(64 * MIB) {
-        let mut block = [0; 4096];
-        device.read_exact_at(&mut block, offset).expect("the file is ours");
-        let mut superblock = Superblock::decode(&block).expect("a superblock");
-        // Such a superblock has its origins in itself.
-        superblock.table = None;
-        superblock.origins =
-            vec![OriginRecord { name: "data".to_owned(), size_bytes: 64 * MIB, ..OriginRecord::default() }];
-        device.write_all_at(&superblock.encode(), offset).expect("the file is ours");
-    }
-    volume.start();
-    volume.connect().write_at(0, &[7; 1 << 20], true).expect("the volume can be written");
-    let other = volume.place.sparse("other.img", 8 * MIB);
-    let add = |volume: &Volume| {
-        let mut command = volume.ask_two(["volume", "add"]);
-        output(command.args(["--name", "other", "--origin"]).arg(&other))
-    };
-    let refused = add(&volume);
-    assert!(!refused.status.success() && show(&refused).contains("flashfront volume convert"), "{}", show(&refused));
-    volume.kill9();
-    let convert = || output(flashfront().args(["volume", "convert", "--cache"]).arg(&volume.cache));
-    let said = must(flashfront().args(["volume", "convert", "--cache"]).arg(&volume.cache));
-    assert!(said.contains("has room for"), "{said}");
-    assert!(show(&convert()).contains("has format version 2"), "{}", show(&convert()));
-    volume.start();
-    assert_eq!(volume.status()["blocks_dirty"], 256);
-    let (mut client, mut bytes) = (volume.connect(), vec![0; 1 << 20]);
-    assert!(add(&volume).status.success());
-    client.read_at(0, &mut bytes).expect("the volume can be read");
-    assert!(bytes.iter().all(|byte| *byte == 7), "{}", volume.stderr());
-    volume.kill9();
-    volume.assert_sound();
 }
