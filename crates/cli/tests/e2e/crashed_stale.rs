@@ -156,3 +156,21 @@ fn a_superblock_that_the_daemon_writes_is_no_change() {
         volume.stop();
     }
 }
+
+/// A sample of the blocks is compared first, and counted once.
+#[test]
+fn no_more_blocks_are_said_to_be_compared_than_there_are() {
+    const BLOCKS: usize = 512;
+    let mut volume = with_dirty(16);
+    volume.start();
+    write(&volume, 0, 7, BLOCKS);
+    volume.drain();
+    volume.kill9();
+    volume.start();
+    let said = volume.stderr();
+    let line = said.lines().find(|line| line.contains("are what the origin holds")).unwrap_or_else(|| panic!("{said}"));
+    let mut words = line.split_whitespace().map(|word| word.parse::<usize>().ok());
+    let blocks = words.find_map(|count| count).expect("the line has a number");
+    assert!((1..=BLOCKS).contains(&blocks), "{line}");
+    volume.stop();
+}

@@ -92,6 +92,8 @@ fn changed_block(
             blocks.sort_unstable();
             blocks.dedup();
         }
+        // What is sampled is not compared, and counted, a second time.
+        others.retain(|block| first.binary_search(block).is_err());
         let (first, others) = (runs(&first), runs(&others));
         let sweeps = (0..SWEEPS).flat_map(|sweep| others.iter().skip(sweep).step_by(SWEEPS));
         let in_time = sweeps.take_while(|_| started.elapsed() < PATIENCE && !stop.is_asked());
