@@ -5,6 +5,7 @@
 //! passes it on, too. Nothing that hangs holds the process: neither a device in the kernel, nor a
 //! thread, nor whoever reads the log.
 
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -19,6 +20,9 @@ const SAME_STOP: Duration = Duration::from_secs(1);
 const STOP_MAX: Duration = Duration::from_secs(90);
 /// What an end at once may take to unmount and to remove sockets, if nothing hangs.
 const AT_ONCE_MAX: Duration = Duration::from_millis(1500);
+
+/// The time that the stop waits for its first line to be in the log.
+const SAID_WITHIN: Duration = Duration::from_millis(200);
 
 /// What a signal means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,12 +79,16 @@ fn asker(
     let (stop, mut heard) = (stop.clone(), Heard::default());
     Ok(move || match heard.hear(Instant::now()) {
         Meaning::Stop => {
-            stop.stop();
-            say(|| {
+            let (said, hears) = channel::<()>();
+            say(move || {
+                let _said = said;
                 tracing::info!(
                     "asked to stop. Another signal, a second from now or later, ends at once: what was flushed is safe then, writes of the last second that nobody has flushed may be lost, and the next start replays the log"
                 );
             });
+            // What the stop says comes behind that, if the reader of the log doesn't hang.
+            let _ = hears.recv_timeout(SAID_WITHIN);
+            stop.stop();
             stopping();
         }
         Meaning::SameStop => {}

@@ -28,6 +28,20 @@ fn two_signals_in_a_row_are_one_clean_stop() {
     assert_clean_stop(&volume.cache);
 }
 
+#[test]
+fn the_log_says_that_a_stop_was_asked_for_before_it_says_what_the_stop_does() {
+    let mut volume = Volume::new(16, 16);
+    must(&mut volume.format());
+    for _ in 0..10 {
+        volume.start();
+        volume.signal(Signal::TERM);
+        volume.ended();
+        let said = volume.stderr();
+        let place = |words: &str| said.rfind(words).unwrap_or_else(|| panic!("{words}: {said}"));
+        assert!(place("asked to stop") < place("stopping: finishing what is in flight"), "{said}");
+    }
+}
+
 #[track_caller]
 fn assert_clean_stop(cache: &Path) {
     let text = must(flashfront().arg("check").arg(cache).arg("--json"));
