@@ -4,7 +4,7 @@
 use std::fmt;
 
 use flashfront_serve::config::ConfigError;
-use flashfront_serve::daemon::ServeError;
+use flashfront_serve::daemon::{MemoryError, OriginsError, ServeError};
 use flashfront_serve::offline::{FormatError, LayoutError};
 use flashfront_sim::load::fio::FioError;
 
@@ -41,8 +41,32 @@ pub(crate) fn is_wrong(error: &anyhow::Error) -> bool {
                 | FormatError::Layout { error: LayoutError::Segment(_) | LayoutError::Lanes(_), .. }
         )
     );
-    let found_out = |error: &ConfigError| matches!(error, ConfigError::Read { .. } | ConfigError::Resolve { .. });
-    error.is::<Usage>() || error.is::<FioError>() || impossible || config.is_some_and(|error| !found_out(error))
+    let found_out = |error: &ConfigError| match error {
+        ConfigError::File(error) => error.may_pass(),
+        error => matches!(error, ConfigError::Resolve { .. }),
+    };
+    error.is::<Usage>()
+        || error.is::<FioError>()
+        || impossible
+        || config.is_some_and(|error| !found_out(error))
+        || error.downcast_ref::<ServeError>().is_some_and(is_for_another)
+}
+
+/// Whether the configuration is for another machine or another cache than these. Only an operator
+/// can change that. A unit is not to try again.
+fn is_for_another(error: &ServeError) -> bool {
+    match error {
+        // Another unit may give the kernel huge pages.
+        ServeError::Memory(error) => !matches!(error, MemoryError::NoHugePages { .. }),
+        ServeError::Origins(error) => matches!(
+            error,
+            OriginsError::Volumes { .. }
+                | OriginsError::VolumeCount { .. }
+                | OriginsError::NoSuchVolume { .. }
+                | OriginsError::Shares { .. }
+        ),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -56,6 +80,9 @@ mod tests {
         assert!(is_wrong(&Usage("--this without --that".to_owned()).into()));
         assert!(is_wrong(&ServeError::from(ConfigError::LaneThreads(0)).into()));
         assert!(is_wrong(&FormatError::BadName("a b".to_owned()).into()));
+        assert!(is_wrong(&ServeError::from(MemoryError::IdleLaneThreads { given: 3, lanes: 2 }).into()));
+        assert!(!is_wrong(&ServeError::from(MemoryError::NoHugePages { setting: "x" }).into()), "that may change");
+        assert!(!is_wrong(&ServeError::from(OriginsError::Detached("/c".into())).into()));
         assert!(!is_wrong(&anyhow::anyhow!("no space left")));
     }
 }

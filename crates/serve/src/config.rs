@@ -24,6 +24,7 @@ mod error;
 mod listener;
 mod moved;
 mod names;
+mod read;
 mod shares;
 mod timeouts;
 mod units;
@@ -34,7 +35,7 @@ mod tests;
 pub(crate) use check::{is_for_disposable, name_is_usable};
 pub use disposable::Disposable;
 use disposable::disposable_option;
-pub use error::ConfigError;
+pub use error::{ConfigError, FileError};
 pub use flashfront_units::Size;
 pub use listener::Listener;
 pub use shares::{OwnAge, OwnPart, OwnSize, OwnWeight, SharesAsked, told as shares_told};
@@ -385,11 +386,10 @@ impl Config {
     /// Reads a file. [`Config::check`] is for later, when flags have been added.
     ///
     /// # Errors
-    /// The file can't be read, or says something unknown.
+    /// The file can't be read, is no text, or says something unknown.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        toml::from_str(&text).map_err(|source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) })
+        let failed = |source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) };
+        toml::from_str(&read::text(path)?).map_err(failed)
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{MIB, Random, Volume, flashfront, must, output, show};
+use crate::harness::{MIB, Place, Random, Volume, flashfront, must, output, show};
 use crate::refusal::{Table, assert_refused, refused};
 
 /// `serve` with these devices and a place to listen.
@@ -214,6 +214,46 @@ fn serve_refuses_what_is_misspelt_or_unsafe() {
     daemon.ready();
     daemon.stop();
     table.assert();
+}
+
+/// A unit tries again after exit code 1, and not after 2 (`RestartPreventExitStatus=2`).
+#[test]
+fn only_what_another_try_may_change_is_tried_again() {
+    let volume = formatted();
+    let place = &volume.place;
+    let (cache, origin, socket) = (&volume.cache, &volume.origin, volume.socket.display());
+    let good = format!(
+        "cache = {cache:?}\n[[volume]]\nname = \"data\"\norigin = {origin:?}\n[[listen]]\nnbd = \"unix:{socket}\"\n"
+    );
+    let path = place.file("config.toml");
+    let latin = [good.as_bytes(), b"# the disk of Andr\xe9\n"].concat();
+    let much = format!("buffer_bytes = \"100 TiB\"\n{good}").into_bytes();
+    let other = good.replace("\"data\"", "\"date\"").into_bytes();
+    let mut table = Table::default();
+    for (name, text, words, code) in [
+        ("no text", Some(latin), &["config.toml", "UTF-8", "line 7"][..], 2),
+        ("more buffers than RAM", Some(much), &["buffer_bytes", "100 TiB"], 2),
+        ("a volume of another cache", Some(other), &["no volume `date`"], 2),
+        ("a file that may come", None, &["config.toml", "can't be read"], 1),
+    ] {
+        fs::remove_file(&path).ok();
+        if let Some(text) = text {
+            fs::write(&path, text).expect("the file is ours");
+        }
+        table.case(name, ends_with(code, place, &path, words));
+    }
+    table.case("a folder", ends_with(2, place, &place.file(""), &["is a folder"]));
+    table.case("a file without end", ends_with(2, place, Path::new("/dev/zero"), &["/dev/zero", "16 MiB"]));
+    table.assert();
+}
+
+/// `serve` with this file must be refused with this code.
+fn ends_with(code: i32, place: &Place, config: &Path, words: &[&str]) -> Result<(), String> {
+    let mut serve = flashfront();
+    serve.arg("serve").arg("--config").arg(config);
+    refused(place, &mut serve, words)?;
+    let output = output(&mut serve);
+    if output.status.code() == Some(code) { Ok(()) } else { Err(format!("not exit code {code}: {}", show(&output))) }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use flashfront_engine::Mode;
 
+pub use super::read::FileError;
 use super::{Age, BUFFER_BYTES_MIN, Size, THREADS_MAX};
 use crate::address::Listen;
 
@@ -13,14 +14,9 @@ use crate::address::Listen;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The file can't be read.
-    #[error("the configuration file {path} can't be read: {source}", path = path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    /// The file is no text.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The file is not what it should be; the message shows line and column.
     #[error("{path}: {source}\nEvery key is explained by: flashfront serve --print-config", path = path.display())]
     Parse {
