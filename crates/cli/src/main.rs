@@ -64,7 +64,7 @@ struct Cli {
     /// Say more on stderr (-v what it does, -vv how).
     #[arg(short, long, global = true, action = ArgAction::Count, display_order = BEHIND_A_VERBS_OWN)]
     verbose: u8,
-    /// Say only what went wrong.
+    /// Say only what went wrong on stderr. Results, on stdout, are printed all the same.
     #[arg(short, long, global = true, conflicts_with = "verbose", display_order = BEHIND_A_VERBS_OWN)]
     quiet: bool,
     #[command(subcommand)]

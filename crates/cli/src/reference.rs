@@ -43,7 +43,7 @@ fn command_line() -> String {
          | exit code | means |\n|---|---|\n\
          | 0 | done |\n| 1 | not done, or damage found |\n| 2 | wrong usage; nothing was changed |\n\
          | 130 | Ctrl-C stopped it; the message says what is left as it was |\n\n\
-         Every verb has `-q` (say only what went wrong), `-v` (say more on stderr), `-h` and `--help`.\n",
+         Every verb has `-q` (say only what went wrong on stderr; results, on stdout, are printed all the same), `-v` (say more on stderr), `-h` and `--help`.\n",
     );
     let mut command = Cli::command();
     command.build();
