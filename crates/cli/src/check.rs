@@ -31,16 +31,16 @@ impl Check {
         let report = match report {
             Err(error) if self.json => {
                 if let Some(report) = error.report(&self.cache) {
-                    human::print_json(&report)?;
+                    human::read_or_not(human::print_json(&report))?;
                 }
                 return Err(error.into());
             }
             report => report?,
         };
         if self.json {
-            human::print_json(&report)?;
+            human::read_or_not(human::print_json(&report))?;
         } else {
-            human::tell(&text(&report)?)?;
+            human::read_or_not(human::tell(&text(&report)?))?;
         }
         Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -54,7 +54,7 @@ fn text(report: &CheckReport) -> Result<String, std::fmt::Error> {
         (false, false) => "not cleanly stopped, will be replayed",
     };
     if let Some(uuid) = &report.uuid {
-        writeln!(out, "cache       {} ({uuid}), {stop}", report.cache.display())?;
+        writeln!(out, "cache       {} ({uuid}), {stop}", human::one_line(&report.cache.display().to_string()))?;
         writeln!(
             out,
             "holds       {} in {}, {} of them dirty",

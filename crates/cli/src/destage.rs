@@ -79,9 +79,9 @@ impl Destage {
         bar.finish_and_clear();
         let (report, seconds) = (report?, started.elapsed().as_secs_f64());
         if self.json {
-            human::print_json(&Outcome { report: &report, seconds })?;
+            human::read_or_not(human::print_json(&Outcome { report: &report, seconds }))?;
         } else {
-            human::tell(&text(&report, seconds))?;
+            human::read_or_not(human::tell(&text(&report, seconds)))?;
         }
         Ok(if report.complete && !report.cache_failed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

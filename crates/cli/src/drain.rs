@@ -105,9 +105,9 @@ impl Drain {
         outcome.fenced = fenced;
         outcome.timed_out = !outcome.drained && matches!(given_up, Some(GivenUp::TimedOut(_)));
         if self.json {
-            human::print_json(&outcome)?;
+            human::read_or_not(human::print_json(&outcome))?;
         } else {
-            human::tell(&text(&outcome, given_up))?;
+            human::read_or_not(human::tell(&text(&outcome, given_up)))?;
         }
         Ok(if outcome.drained { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -6,6 +6,7 @@
 //! the crate humantime. What is printed has two units at most, so that columns stay narrow (1 h 2
 //! min): humantime prints all units down to nanoseconds.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -72,9 +73,21 @@ pub(crate) fn lost(word: &str, ranges: &[LostRange]) -> String {
     ranges.iter().map(line).collect()
 }
 
+/// Text on one line: a name or a path can have any character, and must not look like lines of ours.
+pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = |it: char| if it.is_control() { it.escape_default().to_string() } else { it.to_string() };
+    Cow::Owned(text.chars().map(escaped).collect())
+}
+
 /// A path as a shell takes it for one word.
 pub(crate) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
+    if text.contains(char::is_control) {
+        return format!("$'{}'", one_line(&text.replace('\\', r"\\").replace('\'', r"\'")));
+    }
     let plain = |it: char| it.is_ascii_alphanumeric() || "/._-+:@%,=".contains(it);
     if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
@@ -93,6 +106,11 @@ impl fmt::Display for Stdout {
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let broken = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
     error.is::<Stdout>() && error.downcast_ref::<io::Error>().is_some_and(broken)
+}
+
+/// Lets a verb whose exit code is a verdict go on to it, though the reader of the text has gone.
+pub(crate) fn read_or_not(printed: anyhow::Result<()>) -> anyhow::Result<()> {
+    printed.or_else(|error| if is_broken_pipe(&error) { Ok(()) } else { Err(error) })
 }
 
 /// Writes JSON whose fractions have six significant digits: no figure here is measured more
@@ -197,6 +215,12 @@ mod tests {
         for (path, text) in [("/dev/sdb", "/dev/sdb"), ("/my disk", "'/my disk'"), ("it's", r"'it'\''s'")] {
             assert_eq!(quoted(Path::new(path)), text);
         }
+    }
+
+    #[test]
+    fn what_is_no_text_is_shown_as_such() {
+        assert_eq!(one_line("/a\nready\u{1b}[2J"), r"/a\nready\u{1b}[2J");
+        assert_eq!(quoted(Path::new("/it's\n")), r"$'/it\'s\n'");
     }
 
     #[test]

@@ -23,6 +23,8 @@ use tracing_subscriber::{Layer, fmt};
 mod repeats;
 mod stamps;
 
+use crate::human::one_line;
+
 use repeats::{LeftOut, Repeats};
 use stamps::{Stamps, stderr_is_the_journal};
 
@@ -50,6 +52,8 @@ pub(crate) fn start(level: i8, stamped: bool) -> Log {
         .with_target(level > 1)
         .with_ansi(crate::terminal::Paint::stderr().has_colours())
         .with_writer(std::io::stderr)
+        // A line is a line, whatever paths and names are in it.
+        .fmt_fields(fmt::format::debug_fn(|out, _, value| out.write_str(&one_line(&format!("{value:?}")))))
         // It would say so on stderr, which panics: a daemon outlives the reader of its log.
         .log_internal_errors(false);
     let lines = if stamped && !stderr_is_the_journal() {

@@ -159,12 +159,13 @@ fn main() -> ExitCode {
     };
     drop(log);
     done.unwrap_or_else(|error| {
-        // A reader that has gone (`flashfront dump | head`) needs no message.
-        if !human::is_broken_pipe(&error) {
-            // If stderr is closed or full only the exit code is left.
-            let name = Paint::stderr().paint(Tone::Bad, "flashfront:");
-            let _ = writeln!(std::io::stderr(), "{name} {}", human::error(&error));
+        // A reader that has gone (`flashfront completions bash | head`) has what it wanted.
+        if human::is_broken_pipe(&error) {
+            return ExitCode::SUCCESS;
         }
+        // If stderr is closed or full only the exit code is left.
+        let name = Paint::stderr().paint(Tone::Bad, "flashfront:");
+        let _ = writeln!(std::io::stderr(), "{name} {}", human::error(&error));
         if usage::is_wrong(&error) {
             ExitCode::from(2)
         } else {

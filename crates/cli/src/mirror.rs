@@ -124,7 +124,8 @@ impl Promote {
             }
             if interrupt.wait(progress::LOOK_EVERY) {
                 bar.finish_and_clear();
-                return goes_on();
+                let words = "the daemon goes on copying; `flashfront status` shows how far it is\n";
+                human::read_or_not(human::tell(words))?;
             }
         };
         bar.finish_and_clear();
@@ -213,7 +214,7 @@ pub(crate) fn wait(
 
 /// Tells that Ctrl-C has ended only the waiting.
 pub(crate) fn goes_on() -> anyhow::Result<ExitCode> {
-    human::tell("the daemon goes on; `flashfront status` shows how far it is\n")?;
+    human::read_or_not(human::tell("the daemon goes on; `flashfront status` shows how far it is\n"))?;
     Ok(ExitCode::FAILURE)
 }
 
@@ -250,14 +251,14 @@ impl Add {
             seconds: started.elapsed().as_secs_f64(),
         };
         if self.json {
-            human::print_json(&outcome)?;
+            human::read_or_not(human::print_json(&outcome))?;
         } else if whole {
             human::tell(&format!(
                 "mirrored: {} holds all dirty data too{lacks}. Name both devices at the next start (--cache, --mirror)\n",
                 device.display()
             ))?;
         } else if interrupted {
-            human::tell("the daemon goes on copying; `flashfront status` shows how far it is\n")?;
+            return goes_on();
         } else {
             anyhow::bail!("{} did not become the mirror: it failed; see the daemon's log", device.display());
         }

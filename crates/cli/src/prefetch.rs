@@ -107,9 +107,9 @@ impl Prefetch {
         }
         let outcome = self.bring(&mut client, &ranges, Counted::of(&status))?;
         if self.json {
-            human::print_json(&outcome)?;
+            human::read_or_not(human::print_json(&outcome))?;
         } else {
-            human::tell(&told(&outcome))?;
+            human::read_or_not(human::tell(&told(&outcome)))?;
         }
         Ok(if outcome.done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -57,6 +57,9 @@ pub(crate) struct Repair {
     json: bool,
 }
 
+/// The last word of a repair.
+const REPAIRED: &str = "repaired    the next `flashfront serve` opens it; `flashfront check` shows it sound\n";
+
 impl Repair {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let older = match (self.keep_older, self.drop_older) {
@@ -81,14 +84,14 @@ impl Repair {
             );
         }
         if !self.json {
-            human::tell(&text(&report, older)?)?;
+            human::read_or_not(human::tell(&text(&report, older)?))?;
         }
         let undecided = report.older_blocks > 0 && older.is_none();
         let report = if !report.needed || self.dry_run {
             report
         } else if undecided {
             if self.json {
-                human::print_json(&report)?;
+                human::read_or_not(human::print_json(&report))?;
             }
             anyhow::bail!(
                 "nothing was changed: {} may be older than what is lost; say --keep-older or --drop-older (`flashfront repair --help` explains)",
@@ -100,9 +103,9 @@ impl Repair {
             plan.write(older)?
         };
         if self.json {
-            human::print_json(&report)?;
+            human::read_or_not(human::print_json(&report))?;
         } else if report.repaired {
-            human::tell("repaired    the next `flashfront serve` opens it; `flashfront check` shows it sound\n")?;
+            human::read_or_not(human::tell(REPAIRED))?;
         }
         Ok(if report.needed && !report.repaired { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }

@@ -136,7 +136,8 @@ pub(super) fn check(place: &Place, data: bool, json: bool) -> anyhow::Result<Exi
         let damage = harm.map(|it| Harm { object: it.name, what: it.what, snapshot: it.snapshot }).collect();
         let (objects, snapshots, unclaimed) = (survey.objects, survey.snapshots, survey.unclaimed);
         let (live_bytes, dead_bytes, other_bytes) = (survey.live_bytes, survey.dead_bytes, survey.other_bytes);
-        human::print_json(&Checked { ok, objects, live_bytes, dead_bytes, other_bytes, snapshots, unclaimed, damage })?;
+        let checked = Checked { ok, objects, live_bytes, dead_bytes, other_bytes, snapshots, unclaimed, damage };
+        human::read_or_not(human::print_json(&checked))?;
     } else {
         let mut out = String::new();
         for it in &survey.damage {
@@ -166,7 +167,7 @@ pub(super) fn check(place: &Place, data: bool, json: bool) -> anyhow::Result<Exi
             }
             (true, false) => writeln!(out, "sound       as far as heads and sizes tell; --data reads every byte")?,
         }
-        human::tell(&out)?;
+        human::read_or_not(human::tell(&out))?;
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

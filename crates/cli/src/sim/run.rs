@@ -78,7 +78,7 @@ impl Run {
         if let Some(report) = report {
             report.write(&format!("{kind} {}", scenario.name), &report::ran(&scenario, &outcome)?)?;
         }
-        printed?;
+        human::read_or_not(printed)?;
         let all = outcome.verdicts.iter().all(|verdict| verdict.holds);
         Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -81,7 +81,8 @@ fn head(out: &mut String, report: &StatusReport) -> Result {
 fn entry(out: &mut String, label: &str, text: &str) -> Result {
     let mut line = format!("{label:<LABEL$}");
     let mut is_empty = true;
-    for word in text.split(' ') {
+    // Paths can have any character.
+    for word in human::one_line(text).split(' ') {
         if !is_empty && line.chars().count() + 1 + word.chars().count() > COLUMNS {
             writeln!(out, "{line}")?;
             line = " ".repeat(LABEL);

@@ -59,6 +59,7 @@ mod ordered;
 mod other_way;
 mod power_cut;
 mod prefetch;
+mod printed;
 mod record;
 mod refusal;
 mod reload;
