@@ -109,7 +109,8 @@ struct Numbers(StatusReport);
 impl Collector for Numbers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let report = &self.0;
-        for (name, help, value) in report.counters.each() {
+        let refused = ("clients_refused", "Clients turned away, since all places were taken.", report.clients_refused);
+        for (name, help, value) in report.counters.each().into_iter().chain([refused]) {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
         }
@@ -192,7 +193,7 @@ mod tests {
             ..Status::default()
         };
         let volume = VolumeFacts { name: "da\"ta".to_owned(), ..VolumeFacts::default() };
-        let facts = Facts { volumes: vec![volume], ..Facts::default() };
+        let facts = Facts { volumes: vec![volume], clients_refused: 3, ..Facts::default() };
         StatusReport::new(&status, &facts)
     }
 
@@ -203,6 +204,7 @@ mod tests {
             "# TYPE flashfront_read_hits counter",
             "flashfront_read_hits_total 18446744073709551615",
             "flashfront_writes_total 7",
+            "flashfront_clients_refused_total 3",
             "flashfront_blocks_dirty 5",
             "flashfront_without_cache 0",
             "flashfront_what_if_hit_ratio{size=\"0.5\"} 0.25",

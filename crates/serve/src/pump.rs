@@ -282,6 +282,12 @@ impl Pump {
         self.frontends.iter().map(|(frontend, _)| frontend.clients() as u64).sum()
     }
 
+    /// Clients so far that were turned away, since all places were taken.
+    #[must_use]
+    pub fn clients_refused(&self) -> u64 {
+        self.frontends.iter().map(|(frontend, _)| frontend.clients_refused()).sum()
+    }
+
     /// Whether all clients are answered.
     #[must_use]
     pub fn frontends_idle(&self) -> bool {

@@ -43,6 +43,8 @@ pub struct Facts {
     pub uptime_s: u64,
     /// Clients connected now.
     pub clients: u64,
+    /// Clients so far that were turned away, since all places were taken.
+    pub clients_refused: u64,
     /// Threads that carry clients' bytes, with the engine's.
     pub threads: u64,
     /// Threads that do lanes' work, with the engine's.
@@ -221,6 +223,9 @@ pub struct StatusReport {
     pub requests_in_flight: u64,
     /// Clients connected now.
     pub clients: u64,
+    /// Clients so far that were turned away, since all places were taken.
+    #[serde(default)]
+    pub clients_refused: u64,
     /// Threads: one for the engine, and the rest for the clients' bytes; 0: a daemon that doesn't
     /// say.
     #[serde(default)]
@@ -296,6 +301,7 @@ impl StatusReport {
             request_buffer_bytes: facts.request_buffer_bytes,
             requests_in_flight: status.requests_in_flight,
             clients: facts.clients,
+            clients_refused: facts.clients_refused,
             threads: facts.threads,
             lane_threads: facts.lane_threads,
             recent: RecentReport::new(&facts.recent, &facts.grown),

@@ -403,7 +403,11 @@ fn process(out: &mut String, report: &StatusReport) -> Result {
         (lanes, threads) => format!("; {lanes} lanes by {threads} threads"),
     };
     let (clients, requests) = (report.clients, report.requests_in_flight);
-    entry(out, "clients", &format!("{clients} connected, {requests} requests in flight{threads}{lanes}"))?;
+    let refused = match report.clients_refused {
+        0 => String::new(),
+        refused => format!(", {} turned away so far (all places were taken)", human::count(refused)),
+    };
+    entry(out, "clients", &format!("{clients} connected{refused}, {requests} requests in flight{threads}{lanes}"))?;
     let memory = format!(
         "{} resident; index {}, buffers {}, window {}, RAM front {}",
         human::bytes(report.rss_bytes),

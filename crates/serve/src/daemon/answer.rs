@@ -228,6 +228,7 @@ impl Daemon {
             volumes: (0..self.config.volumes.len()).map(|at| self.volume_facts(at, &status)).collect(),
             uptime_s: self.ready_for().as_secs(),
             clients: self.pump.clients(),
+            clients_refused: self.pump.clients_refused(),
             threads: self.config.threads as u64,
             lane_threads: self.config.lane_threads as u64,
             // Without a cache the engine has one in RAM, which is not told.

@@ -250,6 +250,11 @@ pub trait Frontend {
     /// Clients connected now.
     fn clients(&self) -> usize;
 
+    /// Clients so far that were turned away, since all places were taken.
+    fn clients_refused(&self) -> u64 {
+        0
+    }
+
     /// Clients that may hold data which they have not written yet.
     fn holders(&self) -> usize {
         self.clients()

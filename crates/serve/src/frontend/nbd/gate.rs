@@ -25,25 +25,44 @@ use crate::upgrade::Parcel;
 const RETRY_NS: u64 = 1_000_000_000;
 
 /// Whether an address has all the clients that it may have, which is said once for each time that
-/// it comes to that.
+/// it comes to that. The clients that are turned away are counted.
 #[derive(Debug, Default)]
-pub(super) struct Full(bool);
+pub(super) struct Full {
+    said: bool,
+    refused: u64,
+}
 
 impl Full {
     /// A client is turned away.
     pub(super) fn refuse(&mut self, at: &Listen, most: u16) {
+        self.refused += 1;
         if self.is_news() {
             tracing::warn!("NBD at {at}: {most} clients are connected, the most allowed; further ones are refused");
         }
     }
 
+    /// A client that has not chosen a volume is closed, so that a new one has its place.
+    pub(super) fn give_way(&mut self, at: &Listen, most: u16) {
+        self.refused += 1;
+        if self.is_news() {
+            tracing::warn!(
+                "NBD at {at}: {most} clients are connected, the most allowed; those that have not chosen a volume are closed, the oldest first, where new ones come"
+            );
+        }
+    }
+
+    /// Clients so far that were turned away or closed.
+    pub(super) const fn refused(&self) -> u64 {
+        self.refused
+    }
+
     fn is_news(&mut self) -> bool {
-        !std::mem::replace(&mut self.0, true)
+        !std::mem::replace(&mut self.said, true)
     }
 
     /// A client has found a place.
     pub(super) fn let_in(&mut self) {
-        self.0 = false;
+        self.said = false;
     }
 }
 
@@ -222,6 +241,10 @@ impl Frontend for Gate {
 
     fn clients(&self) -> usize {
         0
+    }
+
+    fn clients_refused(&self) -> u64 {
+        self.full.refused()
     }
 
     fn stays(&self) -> Option<String> {

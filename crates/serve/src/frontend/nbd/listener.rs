@@ -67,7 +67,7 @@ pub struct Nbd {
     pub(super) stopping: bool,
     /// How clients are held, for another program that takes them over.
     pub(super) hold: Hold,
-    full: Full,
+    pub(super) full: Full,
     unaccepted: Unaccepted,
 }
 
@@ -125,7 +125,7 @@ impl Nbd {
         }
     }
 
-    fn accept(&mut self, registry: &Registry) {
+    fn accept(&mut self, registry: &Registry, core: &mut dyn Core) {
         while self.acceptable && self.hold == Hold::No {
             let Some(acceptor) = &mut self.acceptor else {
                 return;
@@ -146,12 +146,20 @@ impl Nbd {
                 }
             };
             self.unaccepted.over();
-            // No place: dropping the socket is a clear answer, a silent wait is not.
-            let Some(index) = self.peers.iter().position(Option::is_none) else {
-                self.full.refuse(&self.at, self.options.connections_max);
-                continue;
+            let index = match self.peers.iter().position(Option::is_none) {
+                Some(index) => {
+                    self.full.let_in();
+                    index
+                }
+                None => match self.make_place(registry, core) {
+                    Some(index) => index,
+                    // No place: dropping the socket is a clear answer, a silent wait is not.
+                    None => {
+                        self.full.refuse(&self.at, self.options.connections_max);
+                        continue;
+                    }
+                },
             };
-            self.full.let_in();
             let Some(token) = self.tokens.get(index + 1) else {
                 continue;
             };
@@ -306,7 +314,7 @@ impl Frontend for Nbd {
         };
         if index == 0 {
             self.acceptable = true;
-            self.accept(registry);
+            self.accept(registry, core);
             return;
         }
         let number = (index - 1) as u16;
@@ -346,7 +354,7 @@ impl Frontend for Nbd {
 
     fn turn_end(&mut self, now: Time, registry: &Registry, core: &mut dyn Core) -> bool {
         let mut more = false;
-        self.accept(registry);
+        self.accept(registry, core);
         let mut dirty = std::mem::take(&mut self.dirty);
         for &number in &dirty {
             let Some(peer) = &mut self.peers[usize::from(number)] else {
@@ -413,6 +421,10 @@ impl Frontend for Nbd {
 
     fn clients(&self) -> usize {
         self.connections()
+    }
+
+    fn clients_refused(&self) -> u64 {
+        self.full.refused()
     }
 
     fn idle(&self) -> bool {

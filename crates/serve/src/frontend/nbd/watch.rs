@@ -5,6 +5,7 @@
 //! caller's.
 
 use flashfront_engine::Time;
+use mio::Registry;
 
 use super::super::Core;
 use super::listener::Nbd;
@@ -17,6 +18,26 @@ const STALLED_NS: u64 = 5_000_000_000;
 const WATCH_NS: u64 = 1_000_000_000;
 
 impl Nbd {
+    /// Closes the client that has been here for longest without choosing an export, if there is
+    /// one. Returns the number of its place, which is free then.
+    ///
+    /// Connections that say nothing would else lock out all others until their time is over.
+    pub(super) fn make_place(&mut self, registry: &Registry, core: &mut dyn Core) -> Option<usize> {
+        let waiting = self.peers.iter().enumerate().filter_map(|(number, peer)| {
+            let peer = peer.as_ref().filter(|peer| peer.stream.is_some() && peer.connection.in_handshake())?;
+            // A client that came in this turn has not been looked at.
+            Some((peer.since.accepted.is_none(), peer.since.accepted, number))
+        });
+        let (.., number) = waiting.min()?;
+        self.hang_up(number as u16, core);
+        self.reap(number as u16, registry);
+        if self.peers[number].is_some() {
+            return None;
+        }
+        self.full.give_way(&self.at, self.options.connections_max);
+        Some(number)
+    }
+
     /// Hangs up on clients that take too long.
     pub(super) fn watch(&mut self, now: Time, core: &mut dyn Core) {
         let mut late = Vec::new();

@@ -32,6 +32,8 @@ pub(super) struct Server {
     stop: Arc<AtomicBool>,
     /// Nanoseconds that the server's clock is ahead.
     ahead_ns: Arc<AtomicU64>,
+    /// Clients that were turned away, as of the last turn.
+    pub(super) refused: Arc<AtomicU64>,
     thread: Option<JoinHandle<Ram>>,
     _dir: TempDir,
 }
@@ -52,12 +54,12 @@ impl Server {
         let (at, uri) = (nbd.address().clone(), nbd.uri());
         let waker = Waker::new(poll.registry(), Token(0)).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let ahead_ns = Arc::new(AtomicU64::new(0));
+        let (ahead_ns, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let thread = std::thread::spawn({
-            let (stop, ahead_ns) = (Arc::clone(&stop), Arc::clone(&ahead_ns));
-            move || serve(ram, order, nbd, poll, &stop, &ahead_ns)
+            let (stop, ahead_ns, refused) = (Arc::clone(&stop), Arc::clone(&ahead_ns), Arc::clone(&refused));
+            move || serve(ram, order, nbd, poll, [&ahead_ns, &refused], &stop)
         });
-        Self { at, uri, waker, stop, ahead_ns, thread: Some(thread), _dir: dir }
+        Self { at, uri, waker, stop, ahead_ns, refused, thread: Some(thread), _dir: dir }
     }
 
     /// Lets time pass for the server.
@@ -90,7 +92,14 @@ impl Server {
     }
 }
 
-fn serve(mut ram: Ram, order: Order, mut nbd: Nbd, mut poll: Poll, stop: &AtomicBool, ahead_ns: &AtomicU64) -> Ram {
+fn serve(
+    mut ram: Ram,
+    order: Order,
+    mut nbd: Nbd,
+    mut poll: Poll,
+    [ahead_ns, refused]: [&AtomicU64; 2],
+    stop: &AtomicBool,
+) -> Ram {
     let begin = Instant::now();
     let mut events = Events::with_capacity(256);
     let mut more = false;
@@ -125,6 +134,7 @@ fn serve(mut ram: Ram, order: Order, mut nbd: Nbd, mut poll: Poll, stop: &Atomic
             nbd.reply(id, result, &mut ram);
         }
         more = nbd.turn_end(now(), poll.registry(), &mut ram);
+        refused.store(nbd.clients_refused(), Ordering::SeqCst);
         if stopping && nbd.idle() {
             return ram;
         }

@@ -3,6 +3,8 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::super::client::{Client, connect as open};
@@ -225,6 +227,38 @@ fn the_first_client_too_many_is_hung_up_on() {
     second.disconnect().unwrap();
     connect(&server).flush().unwrap();
     server.stop();
+}
+
+/// Connections that never say what they want lock nobody out.
+#[test]
+fn clients_that_have_not_chosen_a_volume_give_way_to_new_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = Listen::Unix(dir.path().join("socket"));
+    let options = NbdOptions { connections_max: 4, ..NbdOptions::default() };
+    let server = Server::start_at(Ram::new(1 << 20, 512), Order::Fifo, &at, options, dir);
+    let mut first = connect(&server);
+    let mut idle: Vec<_> = (0..3).map(|_| raw(&server)).collect();
+    // The greeting has come to each, in their order.
+    for socket in &mut idle {
+        socket.read_exact(&mut [0; 18]).unwrap();
+    }
+    let mut second = connect(&server);
+    assert!(hung_up(&mut idle[0]), "the oldest gives way");
+    for socket in &mut idle[1..] {
+        socket.set_nonblocking(true).unwrap();
+        assert_eq!(socket.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "one place was enough");
+        socket.set_nonblocking(false).unwrap();
+    }
+    let mut others = [connect(&server), connect(&server)];
+    assert!(idle.iter_mut().all(hung_up), "all have given way");
+    // Clients that have chosen a volume never do.
+    assert!(hung_up(&mut raw(&server)));
+    for client in [&mut first, &mut second].into_iter().chain(&mut others) {
+        client.flush().unwrap();
+    }
+    let refused = Arc::clone(&server.refused);
+    server.stop();
+    assert_eq!(refused.load(Ordering::SeqCst), 4, "three have given way, and one was turned away");
 }
 
 #[test]
