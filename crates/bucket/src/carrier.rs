@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use flashfront_object::{Answer, Effect, Fault, Name, Token};
+use flashfront_object::{Answer, Effect, Fault, Name, StoredPage, Token};
 
 use crate::meter::Verb;
 use crate::place::Place;
@@ -42,6 +42,8 @@ pub enum Kind {
     Put,
     /// Delete.
     Delete,
+    /// Fetch, without a request: the answer was kept.
+    Kept,
 }
 
 #[derive(Debug, Default)]
@@ -187,6 +189,22 @@ impl Worker {
         }
     }
 
+    /// Gets a range of an object. Pages of the map may have been kept.
+    fn get(&self, name: &str, range: Option<(u64, u64)>, pages: &[StoredPage]) -> (Kind, Result<Vec<u8>, Fault>) {
+        let store = self.place.store();
+        let Some((kept, range)) = self.place.pages().zip(range).filter(|_| !pages.is_empty()) else {
+            return (Kind::Get, store.get(name, range));
+        };
+        if let Some(bytes) = kept.find(name, range, pages) {
+            return (Kind::Kept, Ok(bytes));
+        }
+        let answer = store.get(name, Some(range));
+        if let Ok(bytes) = &answer {
+            kept.keep(name, range.0, pages, bytes);
+        }
+        (Kind::Get, answer)
+    }
+
     fn carry(&self, effect: Effect) -> Back {
         let store = self.place.store();
         match &effect {
@@ -202,10 +220,10 @@ impl Worker {
                 let answer = store.put(&name, &body, create).map(|()| Answer::Done);
                 Back { token, name, kind: Kind::Put, answer }
             }
-            Effect::Get { token, key, range, .. } => {
+            Effect::Get { token, key, range, pages, .. } => {
                 let name = self.place.key(&key);
-                let answer = store.get(&name, range).map(Answer::Bytes);
-                Back { token, name, kind: Kind::Get, answer }
+                let (kind, answer) = self.get(&name, range, &pages);
+                Back { token, name, kind, answer: answer.map(Answer::Bytes) }
             }
             Effect::List { token, .. } => {
                 let name = format!("{}/manifest/", self.place.prefix());

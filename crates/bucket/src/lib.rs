@@ -14,7 +14,9 @@ mod folder;
 #[cfg(feature = "s3")]
 mod hedge;
 mod hold;
+mod kept_pages;
 mod keys;
+mod map_file;
 mod meter;
 mod metered;
 mod offline;
@@ -29,6 +31,7 @@ pub use error::Error;
 pub use fit::to_write;
 pub use hold::without_clone;
 pub use keys::{keys, keys_are_open};
+pub use map_file::{MapFile, MapFileFigures, Pages};
 pub use meter::{BOUNDS_MS, Meter, Recent, Tally, Verb};
 pub use offline::{clone, create, forget, read_snapshot, snapshot};
 pub use place::{Place, is_url, split_snapshot};

@@ -3,12 +3,14 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use flashfront_object::{Key, Name};
 
 use crate::error::Error;
 use crate::folder::Folder;
+use crate::kept_pages::KeptPages;
+use crate::map_file::Pages;
 use crate::meter::Meter;
 use crate::metered::Metered;
 use crate::store::Store;
@@ -22,6 +24,8 @@ pub struct Place {
     prefix: String,
     store: Arc<dyn Store>,
     meter: Arc<Meter>,
+    /// Where pages of its map are kept, if they are. Copies of the place have it, too.
+    pages: Arc<OnceLock<KeptPages>>,
 }
 
 /// Whether a text is the URL of a volume in an object store.
@@ -94,7 +98,7 @@ impl Place {
 
     fn new(url: String, bucket: String, prefix: &str, store: Arc<dyn Store>, meter: Arc<Meter>) -> Self {
         let store = Arc::new(Metered::new(store, Arc::clone(&meter)));
-        Self { url, bucket, prefix: prefix.to_owned(), store, meter }
+        Self { url, bucket, prefix: prefix.to_owned(), store, meter, pages: Arc::default() }
     }
 
     /// The place, reached by another way.
@@ -112,6 +116,15 @@ impl Place {
     #[must_use]
     pub fn meter(&self) -> &Meter {
         &self.meter
+    }
+
+    /// Keeps pages of the map of the volume that has this number. The first call counts.
+    pub fn keep_pages(&self, pages: &Pages, volume: [u8; 16]) {
+        let _ = self.pages.set(KeptPages::new(pages.clone(), volume, &self.bucket));
+    }
+
+    pub(crate) fn pages(&self) -> Option<&KeptPages> {
+        self.pages.get()
     }
 
     /// The prefix of the volume's names.

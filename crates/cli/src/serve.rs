@@ -192,6 +192,13 @@ pub(crate) struct Serve {
     /// RAM for copies of blocks read from the cache device, on top of the buffers [default: 0B].
     #[arg(long, value_name = "SIZE")]
     ram_front_bytes: Option<Size>,
+    /// Keep pages of the maps of volumes in object stores in a file of so many bytes [default: 0B,
+    /// no file].
+    #[arg(long, value_name = "SIZE")]
+    map_file_bytes: Option<Size>,
+    /// This file [default: map-pages in the state folder].
+    #[arg(long, value_name = "PATH")]
+    map_file: Option<PathBuf>,
     /// Take all RAM for payload in pages of 2 MiB, not only large buffers: more RAM for a daemon
     /// with little to do.
     #[arg(long)]
@@ -395,6 +402,8 @@ impl Serve {
         config.threads = self.threads.unwrap_or(config.threads);
         config.lane_threads = self.lane_threads.unwrap_or(config.lane_threads);
         config.ram_front_bytes = self.ram_front_bytes.unwrap_or(config.ram_front_bytes);
+        config.map_file_bytes = self.map_file_bytes.unwrap_or(config.map_file_bytes);
+        config.map_file = self.map_file.or(config.map_file);
         let policy = &mut config.policy;
         policy.dirty_limit = self.dirty_limit.unwrap_or(policy.dirty_limit);
         policy.flash_writes_per_day = self.flash_writes_per_day.unwrap_or(policy.flash_writes_per_day);

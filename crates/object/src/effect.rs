@@ -4,12 +4,32 @@
 use std::sync::Arc;
 
 use crate::name::{Key, Name};
+use crate::wire::crc;
 
 /// The number of a request to the store. Unique while the machine lives.
 pub type Token = u64;
 
 /// The caller's number of a flush, a read, or other work.
 pub type Ticket = u64;
+
+/// A page of the map, as an object has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StoredPage {
+    /// Its first byte in the object.
+    pub at: u64,
+    /// Its length.
+    pub bytes: u32,
+    /// Its checksum (CRC-32C).
+    pub crc: u32,
+}
+
+impl StoredPage {
+    /// Whether this is the page.
+    #[must_use]
+    pub fn is(&self, content: &[u8]) -> bool {
+        content.len() == self.bytes as usize && crc(&[content]) == self.crc
+    }
+}
 
 /// What a machine wants to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +56,9 @@ pub enum Effect {
         key: Key,
         /// First byte and length; `None`: all.
         range: Option<(u64, u64)>,
+        /// The pages of the map in the range, if nothing else of it is wanted. A carrier may have
+        /// kept these.
+        pages: Vec<StoredPage>,
         /// As above.
         attempt: u32,
     },

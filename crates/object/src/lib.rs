@@ -37,7 +37,7 @@ mod wish;
 pub use batch::{EXTENT_SECTORS_MAX, Head, Record};
 #[cfg(feature = "canary")]
 pub use canary::{Canary, plant};
-pub use effect::{Answer, Content, Effect, Fault, OpenFault, Ticket, Token, Told, Trouble};
+pub use effect::{Answer, Content, Effect, Fault, OpenFault, StoredPage, Ticket, Token, Told, Trouble};
 pub use form::{Form, Keys};
 pub use holder::Holder;
 pub use manifest::{Manifest, ManifestFault, Snapshot, TailEntry};
@@ -48,5 +48,5 @@ pub use options::{Options, Unsent, Usage, WriteFault};
 pub use pages::PageRequest;
 pub use table::{Entry, Kind, Retired};
 pub use volume::Volume;
-pub use wire::{SECTOR_BYTES, SIZE_MAX};
+pub use wire::{SECTOR_BYTES, SIZE_MAX, crc};
 pub use wish::{Wanted, Wish};

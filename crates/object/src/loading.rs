@@ -144,7 +144,7 @@ impl Loading {
         {
             let (key, range) = self.place_of(&want);
             self.tokens += 1;
-            let effect = Effect::Get { token: self.tokens, key, range, attempt: 0 };
+            let effect = Effect::Get { token: self.tokens, key, range, pages: Vec::new(), attempt: 0 };
             fx.push(effect.clone());
             self.asked.insert(self.tokens, (want, effect));
         }

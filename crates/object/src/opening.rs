@@ -143,7 +143,7 @@ impl Opening {
         self.at = number;
         self.step = Step::Probing;
         let key = Key::from(Name::Manifest(number));
-        self.ask(|token| Effect::Get { token, key, range: None, attempt: 0 }, fx);
+        self.ask(|token| Effect::Get { token, key, range: None, pages: Vec::new(), attempt: 0 }, fx);
     }
 
     fn listed(
@@ -253,7 +253,7 @@ impl Opening {
         }
         self.step = Step::Confirming(mine, body);
         let key = Key::from(Name::Manifest(self.at));
-        self.ask(|token| Effect::Get { token, key, range: None, attempt: 0 }, fx);
+        self.ask(|token| Effect::Get { token, key, range: None, pages: Vec::new(), attempt: 0 }, fx);
         None
     }
 

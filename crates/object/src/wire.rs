@@ -10,7 +10,8 @@ pub const SECTOR_BYTES: u64 = 512;
 pub const SIZE_MAX: u64 = 1 << 50;
 
 /// Computes the CRC-32C of some parts, one behind the other.
-pub(crate) fn crc(parts: &[&[u8]]) -> u32 {
+#[must_use]
+pub fn crc(parts: &[&[u8]]) -> u32 {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     parts.iter().for_each(|part| digest.update(part));
     digest.finalize() as u32

@@ -22,6 +22,7 @@ mod check;
 mod disposable;
 mod error;
 mod listener;
+pub(crate) mod mode_option;
 mod moved;
 mod names;
 mod read;
@@ -53,6 +54,9 @@ pub const BUFFER_BYTES_MIN: u64 = 124 << 20;
 
 /// RAM for buffers if nothing is said, and lanes and threads don't need more.
 pub const BUFFER_BYTES_DEFAULT: u64 = 160 << 20;
+
+/// The least size of a file with pages of maps.
+pub const MAP_FILE_BYTES_MIN: u64 = 16 << 20;
 
 /// Threads that can be asked for.
 pub const THREADS_MAX: usize = 64;
@@ -92,6 +96,13 @@ pub struct Config {
     /// The folder that remembers failures of cache devices that can't be marked.
     #[serde(default = "crate::failure::state_path")]
     pub state: Option<PathBuf>,
+    /// The file that keeps pages of maps of volumes in object stores; by default one in the state
+    /// folder.
+    #[serde(default)]
+    pub map_file: Option<PathBuf>,
+    /// Bytes that this file may have; 0 = there is none.
+    #[serde(default = "no_bytes")]
+    pub map_file_bytes: Size,
     /// The address of the dashboard and of `/metrics` for Prometheus; none by default.
     #[serde(default, deserialize_with = "http_option")]
     pub http: Option<SocketAddr>,
@@ -106,7 +117,7 @@ pub struct Config {
     #[serde(default)]
     pub buffer_bytes: Option<Size>,
     /// RAM for copies of blocks that were read from the cache device.
-    #[serde(default = "ram_front_bytes")]
+    #[serde(default = "no_bytes")]
     pub ram_front_bytes: Size,
     /// Take all RAM for payload, the RAM front's too, in pages of 2 MiB; large buffers are in them
     /// anyway.
@@ -349,11 +360,13 @@ impl Config {
             mirror_device_timeout: None,
             control: control_path(),
             state: crate::failure::state_path(),
+            map_file: None,
+            map_file_bytes: no_bytes(),
             http: None,
             insecure: false,
             tls: None,
             buffer_bytes: None,
-            ram_front_bytes: ram_front_bytes(),
+            ram_front_bytes: no_bytes(),
             huge_pages: false,
             threads: threads(),
             lane_threads: threads(),
@@ -461,7 +474,7 @@ fn threads() -> usize {
     1
 }
 
-fn ram_front_bytes() -> Size {
+fn no_bytes() -> Size {
     Size(0)
 }
 
@@ -476,25 +489,4 @@ pub fn http_address(text: &str) -> Result<SocketAddr, String> {
 fn http_option<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
     let text = Option::<String>::deserialize(from)?;
     text.map(|text| http_address(&text).map_err(D::Error::custom)).transpose()
-}
-
-/// The names of modes, for serde.
-pub(crate) mod mode_option {
-    use flashfront_engine::Mode;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
-
-    pub(crate) fn serialize<S: Serializer>(mode: &Option<Mode>, to: S) -> Result<S::Ok, S::Error> {
-        mode.map(Mode::name).serialize(to)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Mode>, D::Error> {
-        let Some(name) = Option::<String>::deserialize(from)? else {
-            return Ok(None);
-        };
-        let unknown = || {
-            let known = Mode::ALL.map(Mode::name).join(", ");
-            D::Error::custom(format!("`{name}` is not a mode; there are {known}"))
-        };
-        Mode::from_name(&name).map(Some).ok_or_else(unknown)
-    }
 }

@@ -5,6 +5,7 @@
 //! a contract with scripts: keys are added, never renamed or removed (test: `keys_are_a_contract`).
 //! Units come last in a name; a number without a unit is a count.
 
+use flashfront_device::real::MapFileFigures;
 use flashfront_engine::{BLOCK_SECTORS, Counters, Key, MirrorStatus, Mode, OriginId, Status};
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,7 @@ use crate::latency::Summary;
 
 mod counters;
 mod latency;
+mod map_file;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -21,6 +23,7 @@ mod window;
 
 pub use counters::CounterReport;
 pub use latency::{KindReport, LatencyReport, Micros};
+pub use map_file::MapFileReport;
 pub use store::{AskedReport, StoreReport};
 pub(crate) use volume::begun_seconds;
 pub use volume::{LinkReport, VolumeFacts, VolumeReport};
@@ -71,6 +74,8 @@ pub struct Facts {
     pub recent: [[Summary; 4]; 3],
     /// What was evicted and written to flash meanwhile.
     pub grown: [Grown; 3],
+    /// The file with pages of maps.
+    pub map_file: Option<MapFileFigures>,
 }
 
 /// A device that hangs: it has I/O that it did not answer in time
@@ -236,6 +241,9 @@ pub struct StatusReport {
     /// What all volumes did in the last minute, hour and day.
     #[serde(default)]
     pub recent: RecentReport,
+    /// The file with pages of maps of volumes in object stores; `None` if none is wanted.
+    #[serde(default)]
+    pub map_file: Option<MapFileReport>,
     /// The volumes.
     pub volumes: Vec<VolumeReport>,
 }
@@ -305,6 +313,7 @@ impl StatusReport {
             threads: facts.threads,
             lane_threads: facts.lane_threads,
             recent: RecentReport::new(&facts.recent, &facts.grown),
+            map_file: facts.map_file.as_ref().map(MapFileReport::from),
             volumes: volumes.collect(),
         }
     }

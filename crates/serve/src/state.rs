@@ -65,7 +65,7 @@ fn none() -> io::Error {
 }
 
 /// Creates folders as `create_dir_all` does, durably.
-fn make_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }

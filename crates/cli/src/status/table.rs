@@ -3,7 +3,7 @@
 
 use std::fmt::{Result, Write};
 
-use flashfront_serve::report::{AskedReport, HangReport, StatusReport, StoreReport, VolumeReport};
+use flashfront_serve::report::{AskedReport, HangReport, MapFileReport, StatusReport, StoreReport, VolumeReport};
 
 use crate::human;
 
@@ -22,6 +22,9 @@ pub(super) fn table(
     devices(&mut out, report)?;
     for volume in &report.volumes {
         self::volume(&mut out, volume, report.without_cache)?;
+    }
+    if let Some(file) = &report.map_file {
+        entry(&mut out, "map file", &map_file(file))?;
     }
     if !report.without_cache {
         fill(&mut out, report)?;
@@ -182,6 +185,17 @@ fn volume_head(out: &mut String, volume: &VolumeReport, without_cache: bool) -> 
     let (size, dirty) = (human::bytes(volume.size_bytes), human::blocks(volume.blocks_dirty));
     let dirty = if without_cache { String::new() } else { format!("  {dirty} dirty") };
     entry(out, "volume", &format!("{}  {size}  {}{dirty}", volume.name, volume.mode))
+}
+
+/// The file with pages of maps, and what it has saved.
+fn map_file(file: &MapFileReport) -> String {
+    if let Some(why) = &file.off {
+        return format!("none: {why}");
+    }
+    let (bytes, size) = (human::bytes(file.page_bytes), human::bytes(file.size_bytes));
+    let pages = if file.is_ready { human::counted(file.pages, "page") } else { "being read".to_owned() };
+    let (saved, missed) = (human::counted(file.saved_gets, "GET"), human::count(file.missed_gets));
+    format!("{}: {pages}, {bytes} of {size}; {saved} saved, {missed} went to a store", file.path)
 }
 
 /// What is wrong with a volume.

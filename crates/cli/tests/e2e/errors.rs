@@ -12,10 +12,10 @@ use crate::harness::{Daemon, MIB, Volume, is_root, must, output, show, skip, too
 use crate::told;
 
 /// A file system of this size in RAM, unmounted when dropped.
-struct Ram<'a>(&'a Path);
+pub(crate) struct Ram<'a>(&'a Path);
 
 impl<'a> Ram<'a> {
-    fn mount(folder: &'a Path, options: &str) -> Option<Self> {
+    pub(crate) fn mount(folder: &'a Path, options: &str) -> Option<Self> {
         std::fs::create_dir(folder).expect("the place is ours");
         let mounted = output(tool("mount").args(["-t", "tmpfs", "-o", options, "flashfront-test"]).arg(folder));
         mounted.status.success().then_some(Self(folder))

@@ -49,6 +49,7 @@ mod object_conditions;
 mod object_faults;
 mod object_holders;
 mod object_keys;
+mod object_map_file;
 mod object_metrics;
 mod object_refusals;
 mod object_requests;

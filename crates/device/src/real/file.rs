@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use flashfront_bucket::Pages;
 use flashfront_nbd_proto::uri::Uri;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -255,6 +256,14 @@ impl DeviceFile {
     /// The volume was changed since it was opened, or the store refuses or is silent.
     pub fn take_over(&self, cache: Option<[u8; 16]>) -> io::Result<()> {
         self.remote().map_or(Ok(()), |it| it.server().take_over(cache))
+    }
+
+    /// Keeps pages of the map of a volume in an object store in a file, from now on. Other devices
+    /// have none.
+    pub fn keep_pages(&self, pages: &Pages) {
+        if let Some(remote) = self.remote() {
+            remote.server().keep_pages(pages);
+        }
     }
 
     /// Notes whether the cache in front holds what a volume in an object store lacks. The store is

@@ -38,7 +38,7 @@ pub use discard::discard;
 pub use error::OpenError;
 pub use file::DeviceFile;
 pub use fingerprint::{Fingerprint, Sampled, fingerprint, has_content, sampled};
-pub use flashfront_bucket::{BOUNDS_MS, Tally, Verb};
+pub use flashfront_bucket::{BOUNDS_MS, MapFile, MapFileFigures, Pages, Tally, Verb};
 pub use lock::{Access, Identity};
 pub use placed::{places_of, uuid_of};
 pub use reactor::{Prefer, Reactor, ReactorError, RealDevice};

@@ -19,7 +19,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
-use flashfront_bucket::{Carrier, Error, Place, Wake, split_snapshot, this_writer};
+use flashfront_bucket::{Carrier, Error, Pages, Place, Wake, split_snapshot, this_writer};
 use flashfront_object::{Mode, Options, SECTOR_BYTES, Volume};
 
 use super::error::OpenError;
@@ -37,6 +37,8 @@ const PLACES: usize = 64;
 const RECENT_BYTES: usize = 8 << 20;
 /// Uploads at a time. Three of 8 MiB fill 100 MB/s, also 100 ms away. Each is RAM.
 const UPLOADS: usize = 3;
+/// Bytes of the map of a volume that may be in RAM, if not [`Options::map_bytes`].
+const MAP_BYTES: &str = "FLASHFRONT_OBJECT_MAP_BYTES";
 /// The unit of volumes, where their size allows it: smaller extents would fill the map.
 const BLOCK_BYTES: u64 = 4096;
 
@@ -98,8 +100,15 @@ fn wake(shared: &Arc<Shared>) -> Wake {
 
 /// How volumes work here. The engine flushes where a state of the bucket alone may end, and knows
 /// that between two flushes all or nothing is there.
-fn options() -> Options {
-    Options { whole_flushes: true, recent_bytes: RECENT_BYTES, uploads: UPLOADS, ..Options::default() }
+fn options() -> io::Result<Options> {
+    let usual = Options::default();
+    let map_bytes = match std::env::var(MAP_BYTES) {
+        Ok(text) => text
+            .parse()
+            .map_err(|_| io::Error::other(format!("FLASHFRONT_OBJECT_MAP_BYTES is `{text}`: no number of bytes")))?,
+        Err(_) => usual.map_bytes,
+    };
+    Ok(Options { map_bytes, whole_flushes: true, recent_bytes: RECENT_BYTES, uploads: UPLOADS, ..usual })
 }
 
 /// An open volume.
@@ -151,7 +160,8 @@ pub(super) fn open(path: &Path, url: &str) -> Result<Opened, OpenError> {
         mark: Mutex::new(mark),
         watch: OnceLock::new(),
     });
-    let opened = flashfront_bucket::Session::open_with(&place, mode, options(), Some(wake(&shared)));
+    let options = options().map_err(|error| OpenError::Io { path: path.into(), doing: "open", error })?;
+    let opened = flashfront_bucket::Session::open_with(&place, mode, options, Some(wake(&shared)));
     let (volume, carrier) = opened.map_err(failed)?.into_parts();
     let open_keys = volume.manifest().form.key.and_then(|_| flashfront_bucket::keys_are_open());
     let notices: Vec<String> = flashfront_bucket::passed_over(&volume).into_iter().chain(open_keys).collect();
@@ -238,7 +248,7 @@ impl Server for Objects {
         let mode = Mode::Write(this_writer(cache, Some(self.epoch)));
         // Before anybody is fenced.
         let place = flashfront_bucket::to_write(&self.place, self.single_writer).map_err(io::Error::other)?;
-        let opened = flashfront_bucket::Session::open_with(&place, mode, options(), wake);
+        let opened = flashfront_bucket::Session::open_with(&place, mode, options()?, wake);
         let (volume, carrier) = opened.map_err(io::Error::other)?.into_parts();
         let now = mark_of(&volume, Some(volume.manifest().epoch));
         if (Mark { opening: None, ..now }) != before {
@@ -250,6 +260,10 @@ impl Server for Objects {
         let (given, taken) = channel();
         self.shared.give(|inbox| inbox.opened = Some((volume, carrier, given)));
         taken.recv().map_err(|_| io::Error::other("the thread of the connections has ended"))
+    }
+
+    fn keep_pages(&self, pages: &Pages) {
+        self.place.keep_pages(pages, locked(&self.shared.mark).volume);
     }
 
     fn settle(&self) {

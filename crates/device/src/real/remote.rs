@@ -17,6 +17,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use flashfront_bucket::Pages;
 use flashfront_nbd_proto::Ask;
 use flashfront_nbd_proto::uri::Uri;
 use rustix::io::Errno;
@@ -74,6 +75,9 @@ pub(super) trait Server: fmt::Debug + Send + Sync {
     fn take_over(&self, _cache: Option<[u8; 16]>) -> io::Result<()> {
         Ok(())
     }
+
+    /// Keeps pages of the volume's map in a file, from now on.
+    fn keep_pages(&self, _pages: &Pages) {}
 
     /// Has the next flush leave the volume as it will be found: nothing goes on by itself after it.
     fn settle(&self) {}

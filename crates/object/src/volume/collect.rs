@@ -33,7 +33,7 @@ pub(super) fn collect(state: &mut State, ticket: Ticket, live_percent: u64, fx: 
     };
     let key = entry.key();
     state.collecting = Some(Collecting { ticket, object, fetched: None, done: 0, moved: 0, pages: Vec::new() });
-    state.ask(For::Collect, |token| Effect::Get { token, key, range: None, attempt: 0 }, fx);
+    state.ask(For::Collect, |token| Effect::Get { token, key, range: None, pages: Vec::new(), attempt: 0 }, fx);
 }
 
 /// Takes the object.

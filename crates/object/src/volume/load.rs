@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::state::{For, State};
 use crate::canary::{Canary, planted};
-use crate::effect::{Answer, Effect, Fault, Trouble};
+use crate::effect::{Answer, Effect, Fault, StoredPage, Trouble};
 use crate::name::Name;
 use crate::near;
 use crate::pages;
@@ -23,7 +23,9 @@ pub(super) fn fetch(state: &mut State, numbers: &[u64], fx: &mut Vec<Effect>) {
     for pages in pages::requests(state.map.places_of(&fresh)) {
         let (from, to) = near::span(&pages);
         let (key, range) = (state.table.get(pages[0].1.object).key(), Some((from, to - from)));
-        state.ask(For::Pages(pages), |token| Effect::Get { token, key, range, attempt: 0 }, fx);
+        let stored = |(_, it): &(u64, PagePlace)| StoredPage { at: it.at, bytes: it.bytes, crc: it.crc };
+        let stored: Vec<StoredPage> = pages.iter().map(stored).collect();
+        state.ask(For::Pages(pages), |token| Effect::Get { token, key, range, pages: stored, attempt: 0 }, fx);
     }
 }
 

@@ -104,7 +104,7 @@ pub(super) fn published(state: &mut State, answer: Result<Answer, Fault>, fx: &m
     }
     // Taken: by this writer, if a reply was lost, or by another one.
     let key = Key::from(Name::Manifest(state.next));
-    state.ask(For::Confirm, |token| Effect::Get { token, key, range: None, attempt: 0 }, fx);
+    state.ask(For::Confirm, |token| Effect::Get { token, key, range: None, pages: Vec::new(), attempt: 0 }, fx);
 }
 
 pub(super) fn confirmed(state: &mut State, answer: Result<Answer, Fault>, fx: &mut Vec<Effect>) {

@@ -60,7 +60,11 @@ fn begin_read(state: &mut State, mut reading: Reading, fx: &mut Vec<Effect>) {
         let entry = state.table.get(parts[0].extent.object);
         let (from, to) = near::span(&parts);
         let (key, range) = (entry.key(), Some((u64::from(entry.head) + from, to - from)));
-        state.ask(For::Read(number, parts), |token| Effect::Get { token, key, range, attempt: 0 }, fx);
+        state.ask(
+            For::Read(number, parts),
+            |token| Effect::Get { token, key, range, pages: Vec::new(), attempt: 0 },
+            fx,
+        );
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn remove(state: &mut State, fx: &mut Vec<Effect>) {
     }
     state.is_probing = true;
     let key = Key::from(Name::Wish(state.manifest.wishes + 1));
-    state.ask(For::Wish, |token| Effect::Get { token, key, range: None, attempt: 0 }, fx);
+    state.ask(For::Wish, |token| Effect::Get { token, key, range: None, pages: Vec::new(), attempt: 0 }, fx);
 }
 
 pub(super) fn wish_read(state: &mut State, answer: Result<Answer, Fault>, fx: &mut Vec<Effect>) {

@@ -5,7 +5,7 @@ use std::net::ToSocketAddrs;
 
 use flashfront_engine::{BLOCK_BYTES, Mode, READ_AROUND_BLOCKS_MAX};
 
-use super::{BUFFER_BYTES_MIN, Config, ConfigError, Listener, THREADS_MAX};
+use super::{BUFFER_BYTES_MIN, Config, ConfigError, Listener, MAP_FILE_BYTES_MIN, THREADS_MAX};
 use crate::address::Listen;
 
 impl Config {
@@ -73,6 +73,10 @@ impl Config {
         }
         if let Some(given) = self.buffer_bytes.filter(|given| given.0 < BUFFER_BYTES_MIN) {
             return Err(ConfigError::BufferSmall { given });
+        }
+        let given = self.map_file_bytes;
+        if given.0 > 0 && given.0 < MAP_FILE_BYTES_MIN {
+            return Err(ConfigError::MapFileSmall { given });
         }
         self.check_timeouts()
     }

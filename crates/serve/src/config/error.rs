@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use flashfront_engine::Mode;
 
 pub use super::read::FileError;
-use super::{Age, BUFFER_BYTES_MIN, Size, THREADS_MAX};
+use super::{Age, BUFFER_BYTES_MIN, MAP_FILE_BYTES_MIN, Size, THREADS_MAX};
 use crate::address::Listen;
 
 /// Why a config can't be used.
@@ -143,6 +143,15 @@ pub enum ConfigError {
     /// The RAM is too little.
     #[error("buffer_bytes is {given}; at least {least} is needed to keep devices busy", least = Size(BUFFER_BYTES_MIN))]
     BufferSmall {
+        /// The value that was given.
+        given: Size,
+    },
+    /// The file with pages of maps is too small.
+    #[error(
+        "map_file_bytes is {given}; take at least {least}, or 0 to keep no pages",
+        least = Size(MAP_FILE_BYTES_MIN)
+    )]
+    MapFileSmall {
         /// The value that was given.
         given: Size,
     },

@@ -103,6 +103,7 @@ fn values_are_checked_against_each_other() {
     assert!(with(&|c| c.policy.read_around = Size(6000)).contains("multiple of 4 KiB"));
     assert!(with(&|c| c.policy.read_around = Size(1 << 20)).contains("1 MiB; it must be"));
     assert!(with(&|c| c.buffer_bytes = Some(Size(1 << 20))).contains("124 MiB"));
+    assert!(with(&|c| c.map_file_bytes = Size(1 << 20)).contains("take at least 16 MiB, or 0"));
     assert!(with(&|c| c.http = Some(([0, 0, 0, 0], 80).into())).contains("--insecure"));
     let beyond = with(&|c| c.listeners[0] = Listener::Nbd(Listen::parse("tcp:0.0.0.0:1").unwrap()));
     assert!(beyond.contains("--insecure") && beyond.contains("--tls-certificates"), "{beyond}");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Answers the operator's calls, which come over the control socket and the HTTP port.
 
+use flashfront_device::real::MapFile;
 use flashfront_engine::format::Mirror;
 use flashfront_engine::{Control, DeviceId, DirtyOnRemove, Event, Input, OriginStatus, Status};
 
@@ -243,6 +244,7 @@ impl Daemon {
             member_hangs: [0, 1].map(|number| hangs::report(&self.pump, member_id(number))),
             recent: self.pump.latencies().of_all(self.pump.now()),
             grown: self.grown.of_all(self.pump.now(), &status),
+            map_file: self.held.map_file().map(MapFile::figures),
         }
     }
 

@@ -107,6 +107,7 @@ pub(super) fn begin(
     let (started, stop) = (Instant::now(), hooks.stop.clone());
     let mut config = config.with_volumes(&volumes);
     config.policy.destage = Some(config.destage());
+    let held = Held::new(members, origins, superblock.origins.iter().map(|record| record.id).collect(), &config);
     Ok(Daemon {
         pump,
         arenas,
@@ -119,7 +120,7 @@ pub(super) fn begin(
         sequential_bypass: config.policy.sequential_bypass,
         config,
         names: Default::default(),
-        held: Held::new(members, origins, superblock.origins.iter().map(|record| record.id).collect()),
+        held,
         uris: Vec::new(),
         new_mirror: NewMirror::default(),
         leaver: Leaver::default(),

@@ -7,13 +7,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use flashfront_device::real::DeviceFile;
+use flashfront_device::real::{DeviceFile, MapFile};
 use flashfront_engine::format::Mirror;
 use flashfront_engine::{DeviceId, Engine, MirrorStatus, OriginId};
 
 use super::members::Members;
 use super::open::member_id;
+use crate::config::Config;
 use crate::origin_errors::Site;
+
+mod map_file;
 
 /// The devices of a daemon.
 pub(super) struct Held {
@@ -22,11 +25,17 @@ pub(super) struct Held {
     /// The origins, in the order of the volumes, and their ids.
     origins: Vec<Arc<DeviceFile>>,
     ids: Vec<OriginId>,
+    /// Keeps pages of the maps of origins in object stores.
+    map_file: Option<MapFile>,
 }
 
 impl Held {
-    pub(super) fn new(members: Members, origins: Vec<Arc<DeviceFile>>, ids: Vec<OriginId>) -> Self {
-        let mut held = Self { members: [None, None], origins, ids };
+    pub(super) fn new(members: Members, origins: Vec<Arc<DeviceFile>>, ids: Vec<OriginId>, config: &Config) -> Self {
+        let map_file = map_file::open(config);
+        let mut held = Self { members: [None, None], origins: Vec::new(), ids: Vec::new(), map_file };
+        for (id, origin) in ids.into_iter().zip(origins) {
+            held.put_origin(id, origin);
+        }
         for (number, file) in members {
             held.put_member(number, file);
         }
@@ -44,6 +53,9 @@ impl Held {
 
     /// Holds one more origin, whose id is above those of the others.
     pub(super) fn put_origin(&mut self, id: OriginId, file: Arc<DeviceFile>) {
+        if let Some(map_file) = &self.map_file {
+            file.keep_pages(map_file.pages());
+        }
         self.ids.push(id);
         self.origins.push(file);
     }
@@ -64,6 +76,11 @@ impl Held {
 
     pub(super) fn take_member(&mut self, number: u8) -> Option<Arc<DeviceFile>> {
         self.members[usize::from(number)].take()
+    }
+
+    /// The file with pages of maps.
+    pub(super) const fn map_file(&self) -> Option<&MapFile> {
+        self.map_file.as_ref()
     }
 
     /// The paths of all devices.

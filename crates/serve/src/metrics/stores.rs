@@ -9,6 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::report::StatusReport;
@@ -49,6 +50,16 @@ pub(super) fn register(report: &StatusReport, registry: &mut Registry) {
     registry.register("volume_store_received_bytes", "Bytes of objects that the store sent", received);
     registry.register("volume_store_hedged", "GETs that were sent a second time as the first was slow", hedged);
     registry.register_collector(Box::new(Took(stores)));
+    if let Some(file) = &report.map_file {
+        let [saved, missed]: [Counter; 2] = Default::default();
+        saved.inc_by(file.saved_gets);
+        missed.inc_by(file.missed_gets);
+        registry.register("map_file_saved_gets", "GETs of pages of maps that the map file has saved", saved);
+        registry.register("map_file_missed_gets", "GETs of pages of maps that stores had to answer", missed);
+        let bytes = Gauge::<i64>::default();
+        bytes.set(i64::try_from(file.page_bytes).unwrap_or(i64::MAX));
+        registry.register("map_file_page_bytes", "Bytes of pages of maps in the map file", bytes);
+    }
 }
 
 /// The requests of all stores, by the names of their volumes.

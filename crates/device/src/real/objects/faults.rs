@@ -47,7 +47,7 @@ impl Faults {
         let row = match back.kind {
             Kind::Get => &mut self.gets,
             Kind::Put => &mut self.puts,
-            Kind::Delete => return None,
+            Kind::Delete | Kind::Kept => return None,
         };
         match &back.answer {
             Err(Fault::Away(what) | Fault::Refused(what)) => {
