@@ -111,7 +111,7 @@ fn a_start_that_fails_owes_what_was_owed_before() {
         let before = info(disk)["epoch"].as_u64();
         let said = show(&output(disk.known(flashfront().arg("serve").arg("--config").arg(&file))));
         assert!(
-            said.contains("exit status: 1") && said.contains("a dirty limit of a volume's own is at least"),
+            said.contains("exit status: 2") && said.contains("a dirty limit of a volume's own is at least"),
             "{said}"
         );
         let told = info(disk);

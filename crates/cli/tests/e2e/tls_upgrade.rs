@@ -3,7 +3,8 @@
 //! the cache changes. Their TLS is another one's: libnbd's and QEMU's is GnuTLS.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Lines, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -232,5 +233,73 @@ fn an_older_program_takes_over_without_clients_inside_tls() {
     // And this program takes over from an older one, which hands over by that version.
     let program = flashfront().get_program().to_owned();
     must(volume.ask("upgrade").arg("--disconnect").arg("--program").arg(Path::new(&program)));
+    daemon.stop();
+}
+
+/// A connection that has begun a TLS handshake, and says nothing more. Whoever reaches the port can
+/// make one.
+fn stands_still(port: &str) -> TcpStream {
+    let mut far = TcpStream::connect(format!("localhost:{port}")).expect("the daemon listens");
+    far.read_exact(&mut [0; 18]).expect("it greets");
+    // The client's flags, and STARTTLS.
+    far.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x05\0\0\0\0").expect("it reads");
+    far.read_exact(&mut [0; 20]).expect("it agrees");
+    far
+}
+
+#[test]
+fn a_handshake_that_stands_still_keeps_nothing_off() {
+    if skip_without(&["qemu-io"]) {
+        return;
+    }
+    for threads in ["--threads=1", MANY] {
+        let (volume, pki, daemon, port) = served(threads);
+        let mut client = QemuIo::start(&port, &pki, PRIORITIES[0]);
+        client.does("write -P 7 0 4M", "wrote 4194304/4194304");
+        let mut still = stands_still(&port);
+        assert_eq!(upgraded(&volume)["clients"], 1, "{}", volume.stderr());
+        assert!(matches!(still.read(&mut [0]), Ok(0) | Err(_)), "it is closed");
+        let mut still = stands_still(&port);
+        grow(&volume, 2 * CACHE_MIB);
+        assert!(matches!(still.read(&mut [0]), Ok(0) | Err(_)), "it is closed");
+        client.does("read -P 7 0 4M", "read 4194304/4194304");
+        client.end();
+        daemon.stop();
+    }
+}
+
+/// A new program demands certificates of clients. Those that came before were not asked for one.
+#[test]
+fn clients_that_came_before_certificates_were_demanded_are_let_go() {
+    if skip_without(&["qemu-io"]) {
+        return;
+    }
+    let volume = Volume::new(CACHE_MIB, ORIGIN_MIB);
+    let pki = pki(volume.place.dir(), "one");
+    must(&mut volume.format());
+    let (file, state) = (volume.place.file("config.toml"), volume.place.file("state"));
+    let says = |verify: bool| {
+        let text = format!(
+            "cache = {:?}\ncontrol = {:?}\nstate = {state:?}\n[tls]\ncertificates = {:?}\nverify_peer = {verify}\n[[listen]]\nnbd = \"tcp:localhost:0\"\n[[volume]]\nname = \"data\"\norigin = {:?}\n",
+            volume.cache, volume.control, pki.server, volume.origin
+        );
+        fs::write(&file, text).expect("the folder is ours");
+    };
+    says(false);
+    let daemon = Daemon::spawn(flashfront().arg("serve").arg("--config").arg(&file), &volume.log);
+    let port = daemon.ready().rsplit(':').next().expect("it has a port").to_owned();
+    let mut client = QemuIo::start(&port, &pki, PRIORITIES[0]);
+    client.does("write -P 7 0 4M", "wrote 4194304/4194304");
+    assert_eq!(upgraded(&volume)["clients"], 1, "{}", volume.stderr());
+    client.does("read -P 7 0 4M", "read 4194304/4194304");
+    says(true);
+    upgraded(&volume);
+    client.does("read -P 7 0 4M", "read failed");
+    client.end();
+    let mut client = QemuIo::start(&port, &pki, PRIORITIES[0]);
+    client.does("read -P 7 0 4M", "read 4194304/4194304");
+    upgraded(&volume);
+    client.does("read -P 7 0 4M", "read 4194304/4194304");
+    client.end();
     daemon.stop();
 }

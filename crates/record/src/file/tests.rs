@@ -41,7 +41,7 @@ fn requests_are_read_back_as_they_were() {
         &mut writer,
         [
             event(1000, 8, 4096, READ | AHEAD),
-            event(2000, 1 << 40, 512, WRITE | SYNC | FUA),
+            event(2000, 1 << 37, 512, WRITE | SYNC | FUA),
             // Comes late.
             event(1500, 16, 1 << 20, WRITE),
             event(3000, 0, 0, WRITE | FLUSH | SYNC),
@@ -57,7 +57,7 @@ fn requests_are_read_back_as_they_were() {
         read(&path),
         [
             record(0, Read::Read, 8, 8),
-            record(1000, Read::Write, 1 << 40, 1),
+            record(1000, Read::Write, 1 << 37, 1),
             record(1000, Read::Write, 16, 2048),
             record(2000, Read::Flush, 0, 0),
             record(3000, Read::Discard, 64, 1 << 22),

@@ -48,11 +48,15 @@ impl Predecessor {
     }
 
     /// The cache is open: waits for the daemon's word. A daemon that has died has nothing to say,
-    /// and its clients are this program's.
+    /// and its clients are this program's. One that can't be understood lives, and keeps them: keys
+    /// of TLS must not be used twice.
     pub(crate) fn wait_for_go(&mut self) -> Result<(), String> {
         match self.channel.say(&News::Opened).and_then(|()| self.channel.hear()) {
             Ok(Order::Go) => Ok(()),
             Ok(other) => Err(format!("the daemon says {other:?}, which was not its turn")),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(format!("the daemon can't be understood: {error}"))
+            }
             Err(error) => {
                 tracing::warn!(
                     "upgrade: the daemon has ended before its clients were taken over: {error}; serving them"

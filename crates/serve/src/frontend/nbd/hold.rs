@@ -97,6 +97,9 @@ pub(super) fn put_listener(acceptor: &Acceptor, at: &Listen, parcel: &mut Parcel
     Ok(())
 }
 
+/// So long a TLS handshake may go on while clients are held. Healthy ones take milliseconds.
+const HANDSHAKE_HELD_NS: u64 = 500_000_000;
+
 impl Nbd {
     /// Listens by the socket of another program, the `nth` of the parcel, and goes on with its
     /// clients.
@@ -117,7 +120,7 @@ impl Nbd {
     }
 
     /// Goes on with a client of another program. There must be a place for it. A client whose
-    /// volume is gone is let go.
+    /// volume is gone is let go, and so is one without the certificate that is demanded now.
     pub(super) fn take_up(
         &mut self,
         client: &SavedClient,
@@ -129,6 +132,11 @@ impl Nbd {
         let Some(connection) = Connection::take_up(number as u16, &client.conversation, exports, parcel)? else {
             return Ok(());
         };
+        let takes = |saved| self.options.tls.as_ref().is_some_and(|tls| tls.takes(saved));
+        if !client.tls.as_ref().is_none_or(takes) {
+            tracing::info!("NBD at {}: let go of a client inside TLS that has shown no certificate", self.at);
+            return Ok(());
+        }
         let socket = parcel.descriptor(client.socket)?;
         let socket = match self.at {
             Listen::Unix(_) => Socket::Unix(mio::net::UnixStream::from_std(UnixStream::from(socket))),
@@ -164,6 +172,8 @@ impl Nbd {
     /// Begins no request any more; finishes what was begun.
     pub(super) fn hold_clients(&mut self, forced: bool, core: &mut dyn Core) {
         self.hold = Hold::Begun;
+        // Whoever reaches the port can begin a handshake, and must not keep the hold from its end.
+        (self.shaken_until, self.look) = (Some(core.now().plus_ns(HANDSHAKE_HELD_NS)), true);
         for number in 0..self.peers.len() as u16 {
             let Some(peer) = &mut self.peers[usize::from(number)] else { continue };
             // Until then nothing but TLS is said.
@@ -188,6 +198,7 @@ impl Nbd {
     /// Goes on with all clients.
     pub(super) fn release_clients(&mut self) {
         self.hold = Hold::No;
+        self.shaken_until = None;
         self.look = true;
         for number in 0..self.peers.len() as u16 {
             if let Some(peer) = &mut self.peers[usize::from(number)] {

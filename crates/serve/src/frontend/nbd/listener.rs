@@ -67,6 +67,8 @@ pub struct Nbd {
     pub(super) stopping: bool,
     /// How clients are held, for another program that takes them over.
     pub(super) hold: Hold,
+    /// While clients are held, TLS handshakes may go on so long.
+    pub(super) shaken_until: Option<Time>,
     pub(super) full: Full,
     unaccepted: Unaccepted,
 }
@@ -100,6 +102,7 @@ impl Nbd {
             look: false,
             stopping: false,
             hold: Hold::default(),
+            shaken_until: None,
             full: Full::default(),
             unaccepted: Unaccepted::default(),
         }

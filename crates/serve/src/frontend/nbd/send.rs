@@ -88,7 +88,7 @@ impl Nbd {
     pub(super) fn has_work(&self, number: u16) -> bool {
         self.peers[usize::from(number)].as_ref().is_some_and(|peer| {
             let holds = peer.stream.as_ref().is_some_and(Stream::holds_output);
-            let can_send = peer.writable && (peer.connection.can_send() || holds);
+            let can_send = self.hold != Hold::Handed && peer.writable && (peer.connection.can_send() || holds);
             can_send || peer.is_over()
         })
     }

@@ -9,6 +9,8 @@ use mio::Registry;
 
 use super::super::Core;
 use super::listener::Nbd;
+use super::stream::Stream;
+use super::wait::Wait;
 
 /// A client must have chosen an export within this time.
 const HANDSHAKE_NS: u64 = 30_000_000_000;
@@ -47,6 +49,8 @@ impl Nbd {
             let accepted = *peer.since.accepted.get_or_insert(now);
             if peer.connection.in_handshake() {
                 let deadline = accepted.plus_ns(HANDSHAKE_NS);
+                let shakes = peer.wait == Wait::Tls || peer.stream.as_ref().is_some_and(Stream::is_handshaking);
+                let deadline = self.shaken_until.filter(|_| shakes).map_or(deadline, |until| until.min(deadline));
                 if now >= deadline {
                     late.push(number as u16);
                 } else {

@@ -18,7 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{Error, RootCertStore, ServerConfig};
 
-use super::{TlsError, TlsStream, der};
+use super::{SavedTls, TlsError, TlsStream, der};
 use crate::frontend::nbd::stream::Socket;
 
 /// The most bytes of a file. Certificates and keys are far smaller.
@@ -26,7 +26,15 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The certificates to speak TLS with clients. All clones share them.
 #[derive(Clone, Debug)]
-pub struct Tls(Arc<RwLock<Arc<ServerConfig>>>);
+pub struct Tls(Arc<RwLock<Loaded>>);
+
+/// What was read of the files.
+#[derive(Clone, Debug)]
+struct Loaded {
+    config: Arc<ServerConfig>,
+    /// Whether clients must have a certificate.
+    verifies: bool,
+}
 
 impl Tls {
     /// Reads `server-cert.pem` and `server-key.pem` in `dir`. With `verify_peer` also
@@ -79,23 +87,29 @@ impl Tls {
         // A client stays for days. Resuming would save it a millisecond, and cost us memory.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Self(Arc::new(RwLock::new(Arc::new(config)))))
+        Ok(Self(Arc::new(RwLock::new(Loaded { config: Arc::new(config), verifies: verify_peer }))))
     }
 
     /// Goes on with a client inside TLS.
     pub(in crate::frontend::nbd) fn start(&self, socket: Socket) -> io::Result<TlsStream> {
-        TlsStream::new(socket, &self.config())
+        TlsStream::new(socket, &self.loaded().config)
+    }
+
+    /// Whether a client of another program may go on. It may have come when nobody had to show a
+    /// certificate.
+    pub(in crate::frontend::nbd) fn takes(&self, saved: &SavedTls) -> bool {
+        !self.loaded().verifies || saved.is_verified()
     }
 
     /// Puts the certificates of `other` in place of these. New connections use them; old
     /// connections go on.
     pub fn replace(&self, other: &Self) {
-        let config = other.config();
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
+        let loaded = other.loaded();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = loaded;
     }
 
-    fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    fn loaded(&self) -> Loaded {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

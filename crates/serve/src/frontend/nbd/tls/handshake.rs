@@ -85,6 +85,11 @@ impl Handshake {
         self.left == 0 && !self.session.is_handshaking()
     }
 
+    /// Whether the client has shown a certificate, which was verified.
+    pub(super) fn is_verified(&self) -> bool {
+        self.session.peer_certificates().is_some()
+    }
+
     /// Ends the handshake, when it is done.
     pub(super) fn finish(self) -> Result<Records, Error> {
         let Self { session, secrets, .. } = self;

@@ -47,6 +47,8 @@ pub(in crate::frontend::nbd) struct TlsStream {
     more: bool,
     /// The client will send nothing more.
     ended: bool,
+    /// The client has shown a certificate.
+    is_verified: bool,
 }
 
 #[derive(Debug)]
@@ -65,6 +67,7 @@ pub(in crate::frontend::nbd) struct SavedTls {
     outgoing: SavedKeys,
     owes_update: bool,
     ended: bool,
+    is_verified: bool,
     /// What is decrypted and was not taken; what is not decrypted; what is encrypted and not sent.
     plain: Bytes,
     raw: Bytes,
@@ -90,6 +93,12 @@ impl SavedKeys {
     }
 }
 
+impl SavedTls {
+    pub(super) fn is_verified(&self) -> bool {
+        self.is_verified
+    }
+}
+
 impl TlsStream {
     pub(super) fn new(socket: Socket, config: &ServerConfig) -> io::Result<Self> {
         let handshake = Handshake::new(config).map_err(io::Error::other)?;
@@ -108,6 +117,7 @@ impl TlsStream {
             sent: 0,
             more: false,
             ended: false,
+            is_verified: false,
         }
     }
 
@@ -124,7 +134,7 @@ impl TlsStream {
         room[plain.len()..].copy_from_slice(raw);
         stream.out.extend_from_slice(parcel.bytes(saved.unsent)?);
         // The socket says nothing of bytes that were received before.
-        (stream.more, stream.ended) = (true, saved.ended);
+        (stream.more, stream.ended, stream.is_verified) = (true, saved.ended, saved.is_verified);
         Ok(stream)
     }
 
@@ -142,6 +152,7 @@ impl TlsStream {
             outgoing: SavedKeys::of(records.outgoing(), parcel),
             owes_update: records.owes_update(),
             ended: self.ended,
+            is_verified: self.is_verified,
             plain,
             raw,
             unsent,
@@ -243,6 +254,7 @@ impl TlsStream {
     fn leave_handshake(&mut self) -> Result<(), rustls::Error> {
         let is_done = matches!(&self.phase, Phase::Handshake(handshake) if handshake.is_done());
         if is_done && let Phase::Handshake(handshake) = std::mem::replace(&mut self.phase, Phase::Failed) {
+            self.is_verified = handshake.is_verified();
             self.phase = Phase::Open(Box::new(handshake.finish()?));
         }
         Ok(())
