@@ -23,7 +23,7 @@ use object_store::{
 
 use crate::hedge::hedged;
 use crate::meter::{Meter, SHORT_BYTES, code};
-use crate::store::{Listed, Store};
+use crate::store::{Listed, Store, volume_of};
 
 /// A request that takes longer has failed: 8 MiB at 70 KB/s.
 const REQUEST_LIMIT: Duration = Duration::from_secs(120);
@@ -173,6 +173,19 @@ impl Store for Cloud {
         let (store, path) = (Arc::clone(&self.store), Path::from(prefix));
         let listed = |meta: object_store::ObjectMeta| Listed { name: meta.location.to_string(), bytes: meta.size };
         self.run(async move { store.list(Some(&path)).map_ok(listed).try_collect().await })
+    }
+
+    fn volume_below(&self, prefix: &str) -> Result<Option<String>, Fault> {
+        let (store, path, prefix) = (Arc::clone(&self.store), Path::from(prefix), prefix.to_owned());
+        self.run(async move {
+            let mut listed = store.list(Some(&path)).map_ok(|meta| meta.location.to_string());
+            while let Some(name) = listed.try_next().await? {
+                if let Some(volume) = volume_of(&name, &prefix) {
+                    return Ok(Some(volume));
+                }
+            }
+            Ok(None)
+        })
     }
 
     fn delete(&self, name: &str) -> Result<(), Fault> {

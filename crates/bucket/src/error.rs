@@ -55,6 +55,17 @@ pub enum Error {
         /// The other volume.
         outer: String,
     },
+    /// The place lies around another volume.
+    #[error(
+        "{url}: objects of the volume {inner} are below this place, and nothing was changed; name a place beside it, \
+         or delete them"
+    )]
+    Around {
+        /// The place.
+        url: String,
+        /// The other volume.
+        inner: String,
+    },
     /// An object is not what it should be.
     #[error("{url}: {what}; `flashfront object check {url} --data` says what else is damaged")]
     Damaged {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flashfront_object::Fault;
 
-use crate::store::{Listed, Store};
+use crate::store::{Listed, Store, volume_of};
 
 /// Files that are being written begin so.
 const UNFINISHED: &str = ".unfinished-";
@@ -107,6 +107,22 @@ impl Store for Folder {
             Err(Fault::Absent) => Ok(Vec::new()),
             result => result,
         }
+    }
+
+    fn volume_below(&self, prefix: &str) -> Result<Option<String>, Fault> {
+        let mut folders = vec![prefix.trim_end_matches('/').to_owned()];
+        while let Some(folder) = folders.pop() {
+            let Ok(entries) = fs::read_dir(self.root.join(&folder)) else { continue };
+            for entry in entries.flatten() {
+                let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    folders.push(name);
+                } else if let Some(volume) = volume_of(&name, prefix) {
+                    return Ok(Some(volume));
+                }
+            }
+        }
+        Ok(None)
     }
 
     fn delete(&self, name: &str) -> Result<(), Fault> {

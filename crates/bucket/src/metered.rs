@@ -71,6 +71,10 @@ impl Store for Metered {
         self.ask(Verb::List, |store| store.list(prefix), |all| (requests(all), 0))
     }
 
+    fn volume_below(&self, prefix: &str) -> Result<Option<String>, Fault> {
+        self.ask(Verb::List, |store| store.volume_below(prefix), |_| (1, 0))
+    }
+
     fn delete(&self, name: &str) -> Result<(), Fault> {
         self.ask(Verb::Delete, |store| store.delete(name), |()| (1, 0))
     }

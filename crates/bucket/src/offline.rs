@@ -42,7 +42,8 @@ fn is_free(place: &Place) -> Result<(), Error> {
     }
 }
 
-/// Refuses a place inside another volume: whoever deletes that one would delete this one, too.
+/// Refuses a place inside another volume, or around one: whoever deletes all of the outer one would
+/// delete the inner one, too.
 fn is_apart(place: &Place) -> Result<(), Error> {
     for outer in place.outer() {
         match Session::newest(&outer) {
@@ -53,7 +54,12 @@ fn is_apart(place: &Place) -> Result<(), Error> {
             Err(other) => return Err(other),
         }
     }
-    Ok(())
+    let below = format!("{}/", place.prefix());
+    match again(|| place.store().volume_below(&below)) {
+        Ok(Some(inner)) => Err(Error::Around { url: place.to_string(), inner: place.url_of(&inner) }),
+        Ok(None) | Err(Fault::Refused(_)) => Ok(()),
+        Err(fault) => Err(error(place, fault)),
+    }
 }
 
 fn put_first(place: &Place, manifest: &[u8]) -> Result<(), Error> {

@@ -149,9 +149,12 @@ impl Place {
     /// The places that this one lies in, the nearest first.
     pub(crate) fn outer(&self) -> Vec<Self> {
         let cuts = self.prefix.rmatch_indices('/').map(|(at, _)| &self.prefix[..at]);
-        let bucket = self.url.strip_suffix(&self.prefix).unwrap_or_default();
-        cuts.map(|prefix| Self { url: format!("{bucket}{prefix}"), prefix: prefix.to_owned(), ..self.clone() })
-            .collect()
+        cuts.map(|prefix| Self { url: self.url_of(prefix), prefix: prefix.to_owned(), ..self.clone() }).collect()
+    }
+
+    /// The URL of another prefix in the same bucket.
+    pub(crate) fn url_of(&self, prefix: &str) -> String {
+        format!("{}{prefix}", self.url.strip_suffix(&self.prefix).unwrap_or_default())
     }
 
     /// The whole name of an object of the volume.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use flashfront_object::Fault;
+use flashfront_object::{Fault, Name};
 
 /// An object in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,11 +38,28 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// [`Fault`].
     fn list(&self, prefix: &str) -> Result<Vec<Listed>, Fault>;
 
+    /// Finds a volume whose own prefix begins so: the first one of which there is an object.
+    /// Folders that can't be read are passed over.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    fn volume_below(&self, prefix: &str) -> Result<Option<String>, Fault> {
+        Ok(self.list(prefix)?.iter().find_map(|it| volume_of(&it.name, prefix)))
+    }
+
     /// Deletes an object. That it is absent is no fault.
     ///
     /// # Errors
     /// [`Fault`].
     fn delete(&self, name: &str) -> Result<(), Fault>;
+}
+
+/// The prefix of the volume whose object has this whole name, if it begins so.
+pub(crate) fn volume_of(whole: &str, prefix: &str) -> Option<String> {
+    let (folder, _) = whole.rsplit_once('/')?;
+    let (volume, _) = folder.rsplit_once('/')?;
+    let is_object = whole[volume.len() + 1..].parse::<Name>().is_ok();
+    (is_object && volume.starts_with(prefix)).then(|| volume.to_owned())
 }
 
 /// A store in RAM, for tests.

@@ -131,9 +131,34 @@ fn an_empty_volume_is_collected_by_few_manifests() {
     assert!(objects(&disk, "manifest").len() <= 4, "{:?}", objects(&disk, "manifest"));
 }
 
-/// A volume inside another one would be deleted with it.
+/// A volume inside another one would be deleted with it. So none is made inside one or around one,
+/// in any way.
 #[test]
-fn a_volume_is_not_made_inside_another_one() {
+fn a_volume_is_not_made_inside_or_around_another_one() {
+    for store in std::iter::once(Store::Folder).chain(Store::servers()) {
+        let disk = Disk::new(store, Form::PLAIN);
+        let url = |name: &str| disk.store.url(&disk.volume.place, name);
+        let inner = url("deep/down/inner");
+        let create =
+            |url: &str| show(&output(disk.known(flashfront().args(["object", "create", url, "--size", "1MiB"]))));
+        assert!(create(&inner).contains("exit status: 0"));
+        disk.object("snapshot", &["monday"]);
+        let file = disk.volume.place.file("image");
+        fs::write(&file, vec![7; 1 << 20]).expect("the folder is ours");
+        for outer in [url("deep"), url("deep/down")] {
+            let import = show(&output(disk.known(flashfront().args(["object", "import"]).arg(&file).arg(&outer))));
+            let from = format!("{}@monday", disk.volume.origin.display());
+            let clone = show(&output(disk.known(flashfront().args(["object", "clone", &from, &outer]))));
+            for said in [create(&outer), import, clone] {
+                assert!(said.contains("exit status: 1") && said.contains("are below this place"), "{said}");
+                assert!(said.contains(&format!("the volume {inner} are")), "{said}");
+            }
+        }
+        for beside in [url("dee"), url("deep-down"), url("deep/down/inner2"), url("deep/other")] {
+            let said = create(&beside);
+            assert!(said.contains("exit status: 0"), "{said}");
+        }
+    }
     let disk = Disk::new(Store::Folder, Form::PLAIN);
     let outer = disk.volume.origin.display().to_string();
     for inner in [format!("{outer}/inner"), format!("{outer}/data/deep")] {
