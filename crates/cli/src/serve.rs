@@ -196,7 +196,7 @@ pub(crate) struct Serve {
     /// no file].
     #[arg(long, value_name = "SIZE")]
     map_file_bytes: Option<Size>,
-    /// This file [default: map-pages in the state folder].
+    /// The file of --map-file-bytes [default: map-pages in the state folder].
     #[arg(long, value_name = "PATH")]
     map_file: Option<PathBuf>,
     /// Take all RAM for payload in pages of 2 MiB, not only large buffers: more RAM for a daemon

@@ -104,7 +104,7 @@ fn a_kill_of_the_conversion_leaves_one_of_both_formats_with_all_data() {
             killed += 1;
             assert_has_all(&mut volume);
             volume.kill9();
-            // It is of version 2, or can be converted still.
+            // The cache is of version 2, or can be converted still.
             let again = output(&mut convert(&volume));
             let is_converted = show(&again).contains("has format version 2");
             assert!(again.status.success() != is_converted, "{call} {nth}: {}", show(&again));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds the contents of a disk, so that `format` never destroys a file system by mistake.
 //!
-//! It recognises them by magic numbers, read only, in the first and the last 512 KiB. What has no
-//! magic number is at least seen (`blank`). Finding something is a reason to stop and ask.
+//! Contents with a magic number are recognised by it, in the first and the last 512 KiB. Other data
+//! is at least seen (`blank`). Finding something is a reason to stop and ask. Nothing is written.
 //!
 //! This is made by hand because libblkid, which knows more, is a library in C.
 

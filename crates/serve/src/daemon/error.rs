@@ -216,8 +216,6 @@ impl ServeError {
     }
 }
 
-/// Advises to serve the origin alone. It says nothing if the device is there and only refused to
-/// this user: its dirty data can be had.
 /// Says where the reason stands when a device does not answer.
 pub(super) const fn see(is_export: bool) -> &'static str {
     match is_export {
@@ -226,6 +224,8 @@ pub(super) const fn see(is_export: bool) -> &'static str {
     }
 }
 
+/// Advises to serve the origin alone. The advice is empty if the device is there and only refused
+/// to this user: its dirty data can be had.
 fn missing_advice(error: &ServeError) -> &'static str {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     match error {

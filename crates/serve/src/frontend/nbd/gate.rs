@@ -229,7 +229,7 @@ impl Frontend for Gate {
     fn stop(&mut self, registry: &Registry, _core: &mut dyn Core) {
         self.acceptable = false;
         if let Some(mut acceptor) = self.acceptor.take() {
-            // It is closed next, which does the same.
+            // The listener is closed next, which does the same.
             drop(acceptor.deregister(registry));
         }
     }

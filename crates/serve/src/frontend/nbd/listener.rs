@@ -409,7 +409,7 @@ impl Frontend for Nbd {
         self.look = true;
         self.acceptable = false;
         if let Some(mut acceptor) = self.acceptor.take() {
-            // It is closed next, which does the same.
+            // The listener is closed next, which does the same.
             drop(acceptor.deregister(registry));
         }
         for number in 0..self.peers.len() as u16 {

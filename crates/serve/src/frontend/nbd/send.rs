@@ -73,11 +73,11 @@ impl Nbd {
             && peer.is_over()
         {
             if let Some(stream) = &mut peer.stream {
-                // Another program goes on with it otherwise, and is at another record by now.
+                // After a hand-over another program goes on with the session, at a later record.
                 if self.hold != Hold::Handed {
                     stream.say_goodbye();
                 }
-                // It is closed next, which does the same.
+                // The socket is closed next, which does the same.
                 drop(stream.socket_mut().deregister(registry));
             }
             *place = None;
